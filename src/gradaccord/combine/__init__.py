@@ -1,0 +1,1 @@
+"""Methods that turn the gradients of several tasks into one."""

@@ -1,0 +1,223 @@
+"""The one code path of all methods that decide by the Gram matrix: bank, measure, weigh, sum."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from gradaccord.core.across import all_reduce_on_cpu, join, join_shards, same_tasks
+from gradaccord.core.bank import Bank, deliver, put, take
+from gradaccord.core.collect import Collector
+from gradaccord.core.engine import as_engine
+from gradaccord.core.gram import gram
+from gradaccord.core.losses import Losses, OwnBatches, read_losses
+from gradaccord.core.parameters import Granularity, Model, Parameters, Partition
+from gradaccord.core.report import StepReport
+from gradaccord.core.sharding import shard_groups
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a method decides by. Tasks are sorted by name, so that their order never matters."""
+
+    tasks: tuple[str, ...]
+    losses: torch.Tensor  # [T]
+    grams: torch.Tensor  # [G, T, T], one Gram matrix per group of parameters
+    groups: tuple[str, ...]
+    shared: torch.Tensor  # [G] whether a group holds a shared parameter in this step
+
+
+class Combination:
+    """Base class: a method is a function from Gram matrices and its own state to weights.
+
+    model: the module as it is called in the losses (wrapped in DDP, compiled, ...), or an iterable
+        of (name, parameter) pairs.
+    granularity: what is treated as one vector: "model", "layer", "tensor", a function from
+        parameter name to group name, or a mapping from group name to parameter names or prefixes.
+    reduction: "sum" over tasks (plain multi-task training on the summed loss), or "mean".
+    shared: the names or prefixes of the shared parameters. By default a parameter is shared in a
+        step if at least two of its tasks reach it. What is not shared is never combined: a head
+        gets what plain training on the summed (or mean) loss would give it.
+    engine: None for plain torch, a torch.amp.GradScaler, an Accelerator, a Fabric, or an Engine.
+    seed: of the method's own random generator, to be the same on every process; the global
+        generators are never used.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        granularity: Granularity = "model",
+        reduction: str = "sum",
+        shared: Iterable[str] | None = None,
+        engine: Any = None,
+        seed: int = 0,
+    ) -> None:
+        if reduction not in ("sum", "mean"):
+            raise ValueError(f"`reduction` is {reduction!r}: use 'sum' or 'mean'.")
+        if not isinstance(model, torch.nn.Module):
+            model = list(model)
+        self.reduction = reduction
+        self.parameters = Parameters.of(model)
+        self.partition = Partition.of(self.parameters.names, granularity)
+        self.given_shared = _given(shared, self.parameters.names)
+        self.engine = as_engine(model, engine)
+        self.shard_groups = shard_groups(self.parameters.names, self.parameters.tensors)
+        self.generator = torch.Generator().manual_seed(seed)
+        self._collector = Collector(self.parameters, self.engine, bool(self.shard_groups))
+
+    def weigh(self, measured: Measured) -> torch.Tensor:
+        """The weight of each task in each group, [G, T]; the method's state moves on."""
+        raise NotImplementedError
+
+    def own_weights(self, measured: Measured) -> torch.Tensor:
+        """The weight of each task in the parameters that it alone reaches, [T]."""
+        return torch.ones(len(measured.tasks), dtype=torch.float64)
+
+    def backward(self, losses: Losses) -> StepReport:
+        """Fill `.grad` with the combined gradient. See `gradaccord.core.method.Method`."""
+        started = time.perf_counter()
+        before = take(self.parameters)
+        state = self.state_dict()
+        try:
+            bank, order = self._bank(losses)
+            measured, groups = self._measure(bank)
+            finite = bool(torch.isfinite(measured.grams).all())
+            plain = torch.ones(len(measured.groups), len(bank.tasks), dtype=torch.float64)
+            own = plain[0]
+            weights = plain
+            if finite:
+                own = self.own_weights(measured)
+                weights = self.weigh(measured)
+            if self.reduction == "mean":
+                own, weights = own / len(bank.tasks), weights / len(bank.tasks)
+            put(self.parameters, self._combined(bank, groups, weights.tolist(), own.tolist()))
+            self.engine.sync_buffers()
+        except BaseException:
+            put(self.parameters, before)
+            self.load_state_dict(state)
+            raise
+        return _report(measured, weights, order, time.perf_counter() - started, finite)
+
+    def after_step(self) -> None:
+        """Nothing to do after an optimiser step."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """The method's name, its random generator and, in subclasses, what it has learned."""
+        return {"method": type(self).__name__, "generator": self.generator.get_state()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from a saved state; a fresh instance will do."""
+        if state.get("method") != type(self).__name__:
+            raise ValueError(
+                f"The state was saved by {state.get('method')!r}, and this is {type(self).__name__!r}."
+            )
+        self.generator.set_state(state["generator"].cpu())
+
+    def _bank(self, losses: Losses) -> tuple[Bank, list[str]]:
+        """Every task's gradient of the joined batch, sorted by name; and the user's own order."""
+        outcome: Bank | Exception
+        try:
+            batches = read_losses(losses)
+            if self.shard_groups and isinstance(batches, OwnBatches):
+                same_tasks(list(batches.tasks), self.shard_groups)
+            outcome = self._collector.collect(batches)
+        except Exception as error:
+            if self.engine.group is None:
+                raise
+            outcome = error
+        order = list(outcome.tasks) if isinstance(outcome, Bank) else []
+        if self.engine.group is not None:
+            bank = join(outcome, self.parameters.tensors, self.engine.group)
+        else:
+            assert isinstance(outcome, Bank)
+            bank = join_shards(outcome, self.shard_groups) if self.shard_groups else outcome
+        bank = bank.ordered(sorted(bank.tasks))
+        if isinstance(losses, dict):
+            order = list(losses)
+        return bank, order + [task for task in bank.tasks if task not in order]
+
+    def _measure(self, bank: Bank) -> tuple[Measured, list[int]]:
+        """The Gram matrices over shared parameters, and the group of each of those (else -1)."""
+        losses = torch.stack([loss.detach().cpu().to(torch.float64) for loss in bank.losses])
+        if not self.engine.skips_bad_steps:
+            for task, loss in zip(bank.tasks, losses.tolist(), strict=True):
+                if not torch.isfinite(torch.tensor(loss)):
+                    raise ValueError(
+                        f"Task {task!r} has the loss {loss}: nothing was changed; with float16, "
+                        "pass engine=GradScaler() to skip such steps."
+                    )
+        groups = self._shared_groups(bank)
+        grams = gram(bank.gradients, groups, len(self.partition.groups))
+        for group in self.shard_groups:
+            all_reduce_on_cpu(grams, group)
+        factors = torch.tensor(bank.factors, dtype=torch.float64) / self.engine.scale()
+        grams = grams * factors[:, None] * factors[None, :]
+        present = torch.zeros(len(self.partition.groups), dtype=torch.bool)
+        present[[group for group in groups if group >= 0]] = True
+        return Measured(tuple(bank.tasks), losses, grams, self.partition.groups, present), groups
+
+    def _shared_groups(self, bank: Bank) -> list[int]:
+        least = min(2, len(bank.tasks))  # all that a lone task reaches counts as shared
+        groups = []
+        for position, reached in enumerate(bank.reached()):
+            name = self.parameters.names[position]
+            given = self.given_shared is None or name in self.given_shared
+            shared = given and reached >= (least if self.given_shared is None else 1)
+            if shared and self.partition.index[position] < 0:
+                raise ValueError(
+                    f"`granularity` leaves out the shared parameter {name!r}: put every shared "
+                    "parameter into a group."
+                )
+            groups.append(self.partition.index[position] if shared else -1)
+        return groups
+
+    def _combined(
+        self, bank: Bank, groups: list[int], weights: list[list[float]], own: list[float]
+    ) -> list[torch.Tensor | None]:
+        return [
+            deliver(parameter, bank.combine(i, weights[group] if group >= 0 else own))
+            for i, (parameter, group) in enumerate(zip(self.parameters.tensors, groups, strict=True))
+        ]
+
+
+def projection_order(n_tasks: int, generator: torch.Generator) -> torch.Tensor:
+    """For each task i, the others in a random order: [T, T - 1]."""
+    keys = torch.rand(n_tasks, n_tasks, generator=generator)
+    keys.fill_diagonal_(2.0)  # the task itself comes last, and is cut off
+    return keys.argsort(dim=1)[:, :-1]
+
+
+def _given(shared: Iterable[str] | None, names: tuple[str, ...]) -> frozenset[str] | None:
+    if shared is None:
+        return None
+    chosen: set[str] = set()
+    for prefix in [shared] if isinstance(shared, str) else shared:
+        found = [n for n in names if n == prefix or n.startswith(f"{prefix}.")]
+        if not found:
+            raise ValueError(
+                f"`shared` lists {prefix!r}, but no parameter has that name or prefix; there are "
+                f"{', '.join(names[:3])}, ..."
+            )
+        chosen.update(found)
+    return frozenset(chosen)
+
+
+def _report(
+    measured: Measured, weights: torch.Tensor, order: list[str], seconds: float, finite: bool
+) -> StepReport:
+    index = [measured.tasks.index(task) for task in order]
+    weights = weights[:, index]
+    return StepReport(
+        tasks=tuple(order),
+        losses=measured.losses[index],
+        gram=measured.grams.sum(0)[index][:, index],
+        weights=weights[0] if len(measured.groups) == 1 else weights,
+        groups=measured.groups,
+        seconds=seconds,
+        finite=finite,
+    )

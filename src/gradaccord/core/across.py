@@ -1,0 +1,184 @@
+"""Across processes: each task's gradient becomes that of the joined batch before any is combined."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from gradaccord.core.bank import Bank, Gradient, Rows
+
+
+@dataclass(frozen=True)
+class _Summary:
+    """What a process tells the others of its bank; `error` if it has none."""
+
+    tasks: dict[str, tuple[float, float]]  # items, mean loss
+    layout: dict[str, list[Any]]  # per parameter: None, "dense", or the touched rows as a list
+    error: str | None
+
+
+def join(
+    outcome: Bank | Exception, parameters: Sequence[torch.Tensor], group: dist.ProcessGroup
+) -> Bank:
+    """The bank of the joined batch, the same on every process (DDP).
+
+    Sums each task's gradients over processes, weighted by item counts. Tasks may come in another
+    order on each process, or be missing on some; a row that any process touched is summed over all.
+    A process that failed says so here, and all raise: none waits for it for ever.
+    """
+    summaries: list[_Summary] = [_Summary({}, {}, None)] * group.size()
+    dist.all_gather_object(summaries, _summary(outcome), group=group)
+    if isinstance(outcome, Exception):
+        raise outcome
+    for rank, summary in enumerate(summaries):
+        if summary.error is not None:
+            raise RuntimeError(f"Process {rank} of {group.size()} failed: {summary.error}")
+    bank = outcome
+    joined = Bank()
+    for task in sorted({task for summary in summaries for task in summary.tasks}):
+        shares = [summary.tasks.get(task, (0.0, 0.0)) for summary in summaries]
+        items = sum(count for count, _ in shares)
+        loss = sum(count * value for count, value in shares if count) / items
+        layout = _common_layout([s.layout[task] for s in summaries if task in s.tasks])
+        mine: list[Gradient | None] = [None] * len(parameters)
+        weight = 0.0
+        if task in bank.tasks:
+            i = bank.tasks.index(task)
+            mine, bank.gradients[i] = bank.gradients[i], []  # let go of them as we go
+            weight = bank.factors[i] * bank.items[i] / items
+        gradients = _summed(mine, weight, layout, parameters, group)
+        joined.add(task, gradients, 1.0, torch.tensor(loss, dtype=torch.float64), items)
+    return joined
+
+
+def _summary(bank: Bank | Exception) -> _Summary:
+    if isinstance(bank, Exception):
+        return _Summary({}, {}, f"{type(bank).__name__}: {bank}")
+    return _Summary(
+        tasks={
+            task: (items, float(loss))
+            for task, items, loss in zip(bank.tasks, bank.items, bank.losses, strict=True)
+        },
+        layout={
+            task: [_form(g) for g in gradients]
+            for task, gradients in zip(bank.tasks, bank.gradients, strict=True)
+        },
+        error=None,
+    )
+
+
+def _form(gradient: Gradient | None) -> Any:
+    if isinstance(gradient, Rows):
+        return gradient.index.to("cpu"), gradient.sparse
+    return None if gradient is None else "dense"
+
+
+def _common_layout(layouts: list[list[Any]]) -> list[Any]:
+    """Per parameter, the form that holds every process's gradient."""
+    common: list[Any] = []
+    for forms in zip(*layouts, strict=True):
+        present = [form for form in forms if form is not None]
+        if not present:
+            common.append(None)
+        elif "dense" in [form for form in present if isinstance(form, str)]:
+            common.append("dense")
+        else:
+            rows = torch.unique(torch.cat([index for index, _ in present]))
+            common.append((rows, present[0][1]))
+    return common
+
+
+def _summed(
+    mine: list[Gradient | None],
+    weight: float,
+    layout: list[Any],
+    parameters: Sequence[torch.Tensor],
+    group: dist.ProcessGroup,
+) -> list[Gradient | None]:
+    """All-reduce one task's gradients in one flat buffer per precision; the results are views of it."""
+    shapes: dict[int, tuple[int, ...]] = {}
+    kinds: dict[tuple[torch.device, torch.dtype], list[int]] = {}
+    for position, (form, parameter) in enumerate(zip(layout, parameters, strict=True)):
+        if form is None:
+            continue
+        dense = isinstance(form, str)
+        shapes[position] = tuple(parameter.shape) if dense else (len(form[0]), *parameter.shape[1:])
+        kinds.setdefault((parameter.device, parameter.dtype), []).append(position)
+    result: list[Gradient | None] = [None] * len(parameters)
+    for (device, dtype), positions in kinds.items():
+        sizes = [torch.Size(shapes[i]).numel() for i in positions]
+        flat = torch.zeros(sum(sizes), device=device, dtype=dtype)
+        views = dict(zip(positions, torch.split(flat, sizes), strict=True))
+        for i in positions:
+            _write(views[i].view(shapes[i]), mine[i], layout[i])
+            mine[i] = None
+        flat.mul_(weight)
+        dist.all_reduce(flat, group=group)
+        for i in positions:
+            view = views[i].view(shapes[i])
+            if isinstance(layout[i], str):
+                result[i] = view
+            else:
+                index, sparse = layout[i]
+                result[i] = Rows(index.to(device), view, parameters[i].shape, sparse)
+    return result
+
+
+def _write(target: torch.Tensor, gradient: Gradient | None, form: Any) -> None:
+    if isinstance(gradient, Rows):
+        if isinstance(form, str):
+            target.index_copy_(0, gradient.index, gradient.values)
+        else:
+            place = torch.searchsorted(form[0].to(target.device), gradient.index)
+            target.index_copy_(0, place, gradient.values)
+    elif gradient is not None:
+        target.copy_(gradient)
+
+
+def join_shards(bank: Bank, groups: Sequence[dist.ProcessGroup]) -> Bank:
+    """Item counts and losses of the joined batch (FSDP2, which has summed the shards itself).
+
+    FSDP2 averages over processes what was stored in units of one item.
+    """
+    table = torch.stack(
+        [torch.tensor([n, n * float(x)]) for n, x in zip(bank.items, bank.losses, strict=True)]
+    )
+    table = table.to(torch.float64)
+    world = 1
+    for group in groups:
+        all_reduce_on_cpu(table, group)
+        world *= group.size()
+    items = table[:, 0].tolist()
+    counted = [factor * n for factor, n in zip(bank.factors, bank.items, strict=True)]  # the unit
+    return Bank(
+        tasks=bank.tasks,
+        gradients=bank.gradients,
+        factors=[unit * world / n for unit, n in zip(counted, items, strict=True)],
+        losses=list(table[:, 1] / table[:, 0]),
+        items=items,
+    )
+
+
+def same_tasks(tasks: Sequence[str], groups: Sequence[dist.ProcessGroup]) -> None:
+    """Raise unless every process has the same tasks: their forward passes are collective (FSDP2)."""
+    for group in groups:
+        others: list[list[str]] = [[]] * group.size()
+        dist.all_gather_object(others, sorted(tasks), group=group)
+        for rank, names in enumerate(others):
+            if names != sorted(tasks):
+                raise ValueError(
+                    f"Process {rank} has the tasks {names} and this one {sorted(tasks)}: under "
+                    "FSDP2 every process must bring the same tasks to a step."
+                )
+
+
+def all_reduce_on_cpu(table: torch.Tensor, group: dist.ProcessGroup) -> None:
+    """Sum a small CPU tensor over processes, through the device that the group's backend wants."""
+    device = dist.distributed_c10d._get_pg_default_device(group)
+    moved = table.to(device, torch.float32 if device.type == "mps" else table.dtype)
+    dist.all_reduce(moved, group=group)
+    table.copy_(moved.to(table))

@@ -1,0 +1,177 @@
+"""The gradient bank: every task's gradient as autograd made it, until they become one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import torch
+
+from gradaccord.core.parameters import Parameters
+from gradaccord.core.sharding import like, local
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A gradient that is zero outside some rows: `values[k]` belongs to row `index[k]` (sorted)."""
+
+    index: torch.Tensor
+    values: torch.Tensor
+    shape: torch.Size
+    sparse: bool  # autograd gave a sparse tensor (Embedding(sparse=True)); so must `.grad` be
+
+    def dense(self) -> torch.Tensor:
+        """The whole gradient, zeros included."""
+        return self.values.new_zeros(self.shape).index_copy_(0, self.index, self.values)
+
+
+Gradient: TypeAlias = torch.Tensor | Rows
+
+
+@dataclass
+class Bank:
+    """Gradients by task and parameter position; None where a task does not reach a parameter.
+
+    `factors[t]` turns what is stored into task t's gradient (of its mean loss, still times the
+    engine's loss scale): it is kept apart so that no gradient has to be rescaled in memory.
+    """
+
+    tasks: list[str] = field(default_factory=list)
+    gradients: list[list[Gradient | None]] = field(default_factory=list)
+    factors: list[float] = field(default_factory=list)
+    losses: list[torch.Tensor] = field(default_factory=list)  # mean loss of each task
+    items: list[float] = field(default_factory=list)  # how many items that mean is over
+
+    def add(
+        self,
+        task: str,
+        gradients: list[Gradient | None],
+        factor: float,
+        loss: torch.Tensor,
+        items: float,
+    ) -> None:
+        """Put one task's gradients in."""
+        self.tasks.append(task)
+        self.gradients.append(gradients)
+        self.factors.append(factor)
+        self.losses.append(loss)
+        self.items.append(items)
+
+    def ordered(self, tasks: Sequence[str]) -> Bank:
+        """The same bank with its tasks in another order."""
+        order = [self.tasks.index(task) for task in tasks]
+        return Bank(
+            tasks=list(tasks),
+            gradients=[self.gradients[i] for i in order],
+            factors=[self.factors[i] for i in order],
+            losses=[self.losses[i] for i in order],
+            items=[self.items[i] for i in order],
+        )
+
+    def reached(self) -> list[int]:
+        """How many tasks reach each parameter."""
+        return [sum(g is not None for g in column) for column in zip(*self.gradients, strict=True)]
+
+    def combine(self, position: int, weights: Sequence[float]) -> Gradient | None:
+        """The weighted sum of one parameter's gradients; the bank lets go of them.
+
+        Dense gradients are summed into the first one in place; half-precision ones in float32.
+        """
+        terms = [
+            (gradients[position], weight * factor)
+            for gradients, weight, factor in zip(self.gradients, weights, self.factors, strict=True)
+        ]
+        for gradients in self.gradients:
+            gradients[position] = None
+        present = [(g, w) for g, w in terms if g is not None]
+        if not present:
+            return None
+        if all(isinstance(g, Rows) for g, _ in present):
+            return _sum_rows([(g, w) for g, w in present if isinstance(g, Rows)])
+        return _sum_dense([(g.dense() if isinstance(g, Rows) else g, w) for g, w in present])
+
+
+def _sum_dense(terms: list[tuple[torch.Tensor, float]]) -> torch.Tensor:
+    first, weight = terms[0]
+    half = first.dtype in (torch.float16, torch.bfloat16) and len(terms) > 1
+    total = first.float() if half else first
+    if weight != 1.0:
+        total.mul_(weight)
+    for gradient, weight in terms[1:]:
+        total.add_(gradient, alpha=weight)
+    return total.to(first.dtype)
+
+
+def _sum_rows(terms: list[tuple[Rows, float]]) -> Rows:
+    first = terms[0][0]
+    union = union_of_rows([rows for rows, _ in terms])
+    total = first.values.new_zeros((len(union), *first.values.shape[1:]))
+    for rows, weight in terms:
+        total.index_add_(0, torch.searchsorted(union, rows.index), rows.values, alpha=weight)
+    return Rows(union, total, first.shape, first.sparse)
+
+
+def union_of_rows(gradients: Sequence[Rows]) -> torch.Tensor:
+    """The rows that any of the gradients touches, sorted."""
+    union: torch.Tensor = torch.unique(torch.cat([rows.index for rows in gradients]))
+    return union
+
+
+def take(parameters: Parameters) -> list[torch.Tensor | None]:
+    """Pull every `.grad` off its parameter, leaving None: autograd's tensors, not copies."""
+    gradients = [p.grad for p in parameters.tensors]
+    put(parameters, [None] * len(parameters))
+    return gradients
+
+
+def put(parameters: Parameters, gradients: Sequence[torch.Tensor | None]) -> None:
+    """Set every `.grad`."""
+    for parameter, gradient in zip(parameters.tensors, gradients, strict=True):
+        parameter.grad = gradient
+
+
+def compact(parameters: Parameters, gradients: Sequence[torch.Tensor | None]) -> list[Gradient | None]:
+    """The form in which the bank keeps gradients: local shards, embeddings by the rows touched."""
+    stored: list[Gradient | None] = []
+    for position, given in enumerate(gradients):
+        if given is None:
+            stored.append(None)
+            continue
+        gradient = local(given)
+        if gradient.is_sparse:
+            stored.append(_rows_of_sparse(gradient))
+        elif position in parameters.embeddings:
+            stored.append(_rows_of_dense(gradient))
+        else:
+            stored.append(gradient)
+    return stored
+
+
+def _rows_of_sparse(gradient: torch.Tensor) -> Rows:
+    gradient = gradient.coalesce()
+    if gradient.sparse_dim() != 1:
+        raise ValueError(
+            f"A sparse gradient of shape {tuple(gradient.shape)} has {gradient.sparse_dim()} sparse "
+            "dimensions: only row-sparse gradients (embeddings) are supported."
+        )
+    return Rows(gradient.indices()[0], gradient.values(), gradient.shape, sparse=True)
+
+
+def _rows_of_dense(gradient: torch.Tensor) -> Gradient:
+    low, high = torch.aminmax(gradient, dim=1)  # the fastest exact test for a row of zeros
+    index = torch.nonzero((low != 0) | (high != 0)).flatten()
+    if 2 * len(index) > gradient.shape[0]:
+        return gradient
+    return Rows(index, gradient.index_select(0, index), gradient.shape, sparse=False)
+
+
+def deliver(parameter: torch.Tensor, gradient: Gradient | None) -> torch.Tensor | None:
+    """The `.grad` of a parameter from what the bank gave: dense, sparse or sharded as it must be."""
+    if isinstance(gradient, Rows):
+        if gradient.sparse:
+            return torch.sparse_coo_tensor(
+                gradient.index[None], gradient.values, gradient.shape, is_coalesced=True
+            )
+        gradient = gradient.dense()
+    return None if gradient is None else like(parameter, gradient)

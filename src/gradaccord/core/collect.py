@@ -1,0 +1,146 @@
+"""Run the tasks' losses backward, one after the other, and bank what comes out."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+
+import torch
+
+from gradaccord.core.bank import Bank, compact, put, take
+from gradaccord.core.displaced import buffers_of, preserved
+from gradaccord.core.engine import Engine
+from gradaccord.core.losses import OwnBatches, SharedBatch, SharedFn, read_loss, read_shared
+from gradaccord.core.parameters import Parameters
+from gradaccord.core.replay import RandomState
+
+
+class Collector:
+    """Fills a bank from what `backward` was given. `.grad` must be None before, and is None after."""
+
+    def __init__(self, parameters: Parameters, engine: Engine, sharded: bool) -> None:
+        self.parameters = parameters
+        self.engine = engine
+        self.sharded = sharded
+        # Where a graph cannot be kept, a shared batch is run again for each of its tasks.
+        self.call_again = sharded
+
+    def collect(self, batches: OwnBatches | SharedBatch) -> Bank:
+        """One gradient per task, each of the task's mean loss over its micro-batches."""
+        with self.engine.no_sync():
+            if isinstance(batches, OwnBatches):
+                return self._own(batches)
+            return self._shared(batches)
+
+    def _own(self, batches: OwnBatches) -> Bank:
+        bank = Bank()
+        # Under FSDP2 a forward pass is itself collective: every process takes the same order.
+        for task in sorted(batches.tasks) if self.sharded else batches.tasks:
+            mean = _Mean(task, self.sharded)
+            for call in batches.tasks[task]:
+                self.engine.backward(mean.add(*read_loss(task, call())))
+            self._bank(bank, mean, take(self.parameters))
+        return bank
+
+    def _shared(self, batches: SharedBatch) -> Bank:
+        means: dict[str, _Mean] = {}
+        held: dict[str, list[torch.Tensor | None]] = {}
+
+        def backward(task: str, loss: tuple[torch.Tensor, float | None], retain: bool) -> None:
+            put(self.parameters, held.get(task, [None] * len(self.parameters)))
+            self.engine.backward(means[task].add(*loss), retain_graph=retain)
+            held[task] = take(self.parameters)
+
+        for call in batches.calls:
+            self._micro_batch(call, means, backward)
+        bank = Bank()
+        for task, mean in means.items():
+            self._bank(bank, mean, held.pop(task))
+        return bank
+
+    def _micro_batch(
+        self,
+        call: SharedFn,
+        means: dict[str, _Mean],
+        backward: Callable[[str, tuple[torch.Tensor, float | None], bool], None],
+    ) -> None:
+        start = RandomState.capture(self.parameters.tensors)
+        losses = read_shared(call())
+        tasks = sorted(losses) if self.sharded else list(losses)
+        if means and set(tasks) != set(means):
+            raise ValueError(
+                f"A micro-batch returned the tasks {sorted(tasks)} after one that returned "
+                f"{sorted(means)}: all micro-batches of a shared batch must give the same tasks."
+            )
+        for task in tasks:
+            means.setdefault(task, _Mean(task, self.sharded))
+        done = 0
+        if not self.call_again:
+            try:
+                for task in tasks:
+                    backward(task, losses[task], task != tasks[-1])
+                return
+            except RuntimeError as error:
+                if "donated buffer" not in str(error):
+                    raise
+                self.call_again = True
+                take(self.parameters)
+                means[tasks[0]].undo()
+                warnings.warn(
+                    "torch.compile does not let a graph be used twice: the shared batch is run "
+                    "forward once per task from here on (same result, more time).",
+                    stacklevel=2,
+                )
+        else:
+            backward(tasks[0], losses[tasks[0]], False)
+            done = 1
+        del losses
+        for task in tasks[done:]:
+            with ExitStack() as stack:
+                stack.enter_context(start.replayed())
+                stack.enter_context(preserved(buffers_of(self.engine.model)))
+                backward(task, read_shared(call())[task], False)
+
+    def _bank(self, bank: Bank, mean: _Mean, gradients: Sequence[torch.Tensor | None]) -> None:
+        stored = compact(self.parameters, gradients)
+        bank.add(mean.task, stored, mean.unit / mean.items, mean.loss / mean.items, mean.items)
+
+
+class _Mean:
+    """The mean loss of one task over its micro-batches, each weighted by its number of items.
+
+    The total is unknown until the last micro-batch, so gradients are stored in units of the first
+    one's count (which keeps them near their true size) and the rest is left to the bank's factor.
+    Under FSDP2 the unit must agree between processes before they have met: it is 1.
+    """
+
+    def __init__(self, task: str, unit_is_one: bool) -> None:
+        self.task = task
+        self.unit = 1.0
+        self.unit_is_one = unit_is_one
+        self.items = 0.0
+        self.counted: bool | None = None
+        self.loss = torch.zeros(())
+        self.last: tuple[float, torch.Tensor] = (0.0, self.loss)
+
+    def add(self, loss: torch.Tensor, items: float | None) -> torch.Tensor:
+        """Count a micro-batch in; what is returned is to be run backward."""
+        if self.counted is None:
+            self.counted = items is not None
+            if items is not None and not self.unit_is_one:
+                self.unit = items
+        elif self.counted != (items is not None):
+            raise ValueError(
+                f"Task {self.task!r} returned the number of items for some micro-batches and not "
+                "for others: return it always or never."
+            )
+        count = 1.0 if items is None else items
+        self.last = (self.items, self.loss)
+        self.items += count
+        self.loss = self.loss.to(loss.device) + loss.detach().reshape(()) * count
+        return loss if count == self.unit else loss * (count / self.unit)
+
+    def undo(self) -> None:
+        """Take the last micro-batch back."""
+        self.items, self.loss = self.last

@@ -1,0 +1,160 @@
+"""Engines: the only place that knows how a backward pass is run and across which processes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from gradaccord.core.parameters import Model
+from gradaccord.core.sharding import is_sharded
+
+
+class Engine:
+    """Plain torch: `loss.backward()`, alone, under DDP or under FSDP2 (`fully_shard`).
+
+    The other engines change how the backward pass is started; how gradients travel between
+    processes is read off the model.
+    """
+
+    def __init__(self, model: Model) -> None:
+        modules = list(model.modules()) if isinstance(model, nn.Module) else []
+        self.model = model if isinstance(model, nn.Module) else None
+        self.replicas = [m for m in modules if isinstance(m, DistributedDataParallel)]
+
+    def backward(self, loss: torch.Tensor, retain_graph: bool = False) -> None:
+        """Add the gradient of `loss`, times `scale()`, to every `.grad`."""
+        loss.backward(retain_graph=retain_graph)  # type: ignore[no-untyped-call]
+
+    def scale(self) -> float:
+        """By how much `.grad` exceeds the gradient (loss scaling of float16)."""
+        return 1.0
+
+    @property
+    def skips_bad_steps(self) -> bool:
+        """Whether a gradient scaler stands behind, that skips a step with inf or NaN."""
+        return False
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Keep DDP from reducing gradients: forward and backward run inside."""
+        with ExitStack() as stack:
+            for replica in self.replicas:
+                stack.enter_context(replica.no_sync())
+            yield
+
+    @property
+    def group(self) -> torch.distributed.ProcessGroup | None:
+        """The processes over which each task's gradient must be summed; None when alone."""
+        if not self.replicas:
+            return None
+        group: torch.distributed.ProcessGroup = self.replicas[0].process_group
+        return group if group.size() > 1 else None
+
+    def sync_buffers(self) -> None:
+        """Give every process the first one's running statistics, as DDP does outside `no_sync`."""
+        for replica in self.replicas:
+            if replica.broadcast_buffers and self.group is not None:
+                for buffer in replica.module.buffers():
+                    torch.distributed.broadcast(buffer, group=self.group, group_src=0)
+
+
+class ScalerEngine(Engine):
+    """Plain torch with a `torch.amp.GradScaler`; `scaler.step` and `update` stay the user's."""
+
+    def __init__(self, model: Model, scaler: torch.amp.GradScaler) -> None:
+        super().__init__(model)
+        self.scaler = scaler
+
+    def backward(self, loss: torch.Tensor, retain_graph: bool = False) -> None:
+        super().backward(self.scaler.scale(loss), retain_graph)
+
+    def scale(self) -> float:
+        return float(self.scaler.get_scale())
+
+    @property
+    def skips_bad_steps(self) -> bool:
+        return bool(self.scaler.is_enabled())
+
+
+class AccelerateEngine(Engine):
+    """Hugging Face Accelerate: `accelerator.backward`, which also serves HF Trainer and TRL."""
+
+    def __init__(self, model: Model, accelerator: Any) -> None:
+        super().__init__(model)
+        kind = str(getattr(accelerator.distributed_type, "value", accelerator.distributed_type))
+        if kind.upper() in ("DEEPSPEED", "MEGATRON_LM", "FSDP") and not _is_fsdp2(model, kind):
+            raise ValueError(
+                f"`engine` is an Accelerator with distributed_type {kind}, which owns the gradients "
+                "and does not give them out: use DDP, FSDP2 or a single process."
+            )
+        self.accelerator = accelerator
+
+    def backward(self, loss: torch.Tensor, retain_graph: bool = False) -> None:
+        # Accelerate divides by its accumulation steps; micro-batches are normalised here instead.
+        steps = self.accelerator.gradient_accumulation_steps
+        loss = loss * steps if steps != 1 else loss
+        self.accelerator.backward(loss, retain_graph=retain_graph)
+
+    def scale(self) -> float:
+        scaler = self.accelerator.scaler
+        return 1.0 if scaler is None else float(scaler.get_scale())
+
+    @property
+    def skips_bad_steps(self) -> bool:
+        scaler = self.accelerator.scaler
+        return scaler is not None and bool(scaler.is_enabled())
+
+
+class FabricEngine(Engine):
+    """Lightning Fabric: `fabric.backward`."""
+
+    def __init__(self, model: Model, fabric: Any) -> None:
+        super().__init__(model)
+        self.fabric = fabric
+
+    def backward(self, loss: torch.Tensor, retain_graph: bool = False) -> None:
+        self.fabric.backward(loss, retain_graph=retain_graph)
+
+    def _scaler(self) -> Any:
+        return getattr(self.fabric.strategy.precision, "scaler", None)
+
+    def scale(self) -> float:
+        scaler = self._scaler()
+        return 1.0 if scaler is None else float(scaler.get_scale())
+
+    @property
+    def skips_bad_steps(self) -> bool:
+        return self._scaler() is not None
+
+
+def as_engine(model: Model, engine: Any = None) -> Engine:
+    """Make an engine of what the user has: nothing, a GradScaler, an Accelerator or a Fabric."""
+    if engine is None:
+        return Engine(model)
+    if isinstance(engine, Engine):
+        return engine
+    if isinstance(engine, torch.amp.GradScaler):
+        return ScalerEngine(model, engine)
+    accelerate = sys.modules.get("accelerate")
+    if accelerate is not None and isinstance(engine, accelerate.Accelerator):
+        return AccelerateEngine(model, engine)
+    if hasattr(engine, "no_backward_sync") and hasattr(engine, "backward"):
+        return FabricEngine(model, engine)
+    raise TypeError(
+        "`engine` must be None, a torch.amp.GradScaler, an accelerate.Accelerator, a Fabric or a "
+        f"gradaccord Engine, got {type(engine).__name__}."
+    )
+
+
+def _is_fsdp2(model: Model, kind: str) -> bool:
+    return (
+        kind.upper() == "FSDP"
+        and isinstance(model, nn.Module)
+        and any(is_sharded(p) for p in model.parameters())
+    )

@@ -1,0 +1,76 @@
+"""StepReport: what one call of `backward` saw and did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+
+
+@dataclass(frozen=True)
+class StepReport:
+    """Measured on the way, without an extra pass over the model; all tensors float64 on CPU.
+
+    Gradients are those of shared parameters (all that a lone task reaches).
+    """
+
+    tasks: tuple[str, ...]
+    losses: torch.Tensor  # [T] mean loss of each task
+    gram: torch.Tensor  # [T, T] dot products between the tasks' gradients
+    weights: torch.Tensor  # [T] the weight given to each task, or [G, T] with G groups
+    groups: tuple[str, ...]  # the names of the groups
+    seconds: float
+    finite: bool = True  # False: a gradient held inf or NaN, and the plain sum was passed on
+    extras: dict[str, float] = field(default_factory=dict)  # what only this method measures
+
+    @property
+    def norms(self) -> torch.Tensor:
+        """[T] length of each task's gradient."""
+        return self.gram.diagonal().clamp_min(0).sqrt()
+
+    @property
+    def cosines(self) -> torch.Tensor:
+        """[T, T] cosine between the tasks' gradients; NaN where one of them is zero."""
+        cosines = self.gram / (self.norms[:, None] * self.norms[None, :])
+        cosines = cosines.clamp(-1, 1)
+        cosines.diagonal()[self.norms > 0] = 1.0
+        return cosines
+
+    @property
+    def pairs(self) -> dict[tuple[str, str], float]:
+        """Cosine of every pair of tasks that both have a gradient."""
+        cosines = self.cosines
+        return {
+            (first, second): float(cosines[i, j])
+            for i, first in enumerate(self.tasks)
+            for j, second in enumerate(self.tasks)
+            if i < j and not torch.isnan(cosines[i, j])
+        }
+
+    @property
+    def mean_cosine(self) -> float:
+        """Mean over pairs of tasks; NaN without a pair."""
+        values = list(self.pairs.values())
+        return sum(values) / len(values) if values else float("nan")
+
+    @property
+    def conflicts(self) -> float:
+        """Share of pairs of tasks whose gradients point apart (negative cosine); 0 without a pair."""
+        values = list(self.pairs.values())
+        return sum(value < 0 for value in values) / len(values) if values else 0.0
+
+    def to_floats(self) -> dict[str, float]:
+        """A flat dictionary of floats for any logger; weights are averaged over groups."""
+        weights = self.weights if self.weights.ndim == 1 else self.weights.mean(0)
+        floats: dict[str, float] = {}
+        for i, task in enumerate(self.tasks):
+            floats[f"loss/{task}"] = float(self.losses[i])
+            floats[f"grad_norm/{task}"] = float(self.norms[i])
+            floats[f"weight/{task}"] = float(weights[i])
+        for (first, second), cosine in self.pairs.items():
+            floats[f"cosine/{first}~{second}"] = cosine
+        floats["mean_cosine"] = self.mean_cosine
+        floats["conflicts"] = self.conflicts
+        floats["finite"] = float(self.finite)
+        floats["seconds"] = self.seconds
+        return floats | self.extras
