@@ -9,15 +9,15 @@ from typing import Any
 
 import torch
 
-from gradaccord.core.across import all_reduce_on_cpu, join, join_shards, same_tasks
+from gradaccord.core.across import first_one, join, join_shards, same_plan, sum_over
 from gradaccord.core.bank import Bank, deliver, put, take
 from gradaccord.core.collect import Collector
 from gradaccord.core.engine import as_engine
 from gradaccord.core.gram import gram
-from gradaccord.core.losses import Losses, OwnBatches, read_losses
+from gradaccord.core.losses import Losses, read_losses
 from gradaccord.core.parameters import Granularity, Model, Parameters, Partition
 from gradaccord.core.report import StepReport
-from gradaccord.core.sharding import shard_groups
+from gradaccord.core.sharding import shards_of
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,9 @@ class Combination:
         self.partition = Partition.of(self.parameters.names, granularity)
         self.given_shared = _given(shared, self.parameters.names)
         self.engine = as_engine(model, engine)
-        self.shard_groups = shard_groups(self.parameters.names, self.parameters.tensors)
+        self.shards = shards_of(self.parameters.names, self.parameters.tensors)
         self.generator = torch.Generator().manual_seed(seed)
-        self._collector = Collector(self.parameters, self.engine, bool(self.shard_groups))
+        self._collector = Collector(self.parameters, self.engine, self.shards)
 
     def weigh(self, measured: Measured) -> torch.Tensor:
         """The weight of each task in each group, [G, T]; the method's state moves on."""
@@ -120,26 +120,32 @@ class Combination:
 
     def _bank(self, losses: Losses) -> tuple[Bank, list[str]]:
         """Every task's gradient of the joined batch, sorted by name; and the user's own order."""
-        outcome: Bank | Exception
-        try:
-            batches = read_losses(losses)
-            if self.shard_groups and isinstance(batches, OwnBatches):
-                same_tasks(list(batches.tasks), self.shard_groups)
-            outcome = self._collector.collect(batches)
-        except Exception as error:
-            if self.engine.group is None:
-                raise
-            outcome = error
+        outcome = self._outcome(losses)
         order = list(outcome.tasks) if isinstance(outcome, Bank) else []
         if self.engine.group is not None:
             bank = join(outcome, self.parameters.tensors, self.engine.group)
         else:
             assert isinstance(outcome, Bank)
-            bank = join_shards(outcome, self.shard_groups) if self.shard_groups else outcome
+            bank = outcome if self.shards is None else join_shards(outcome, self.shards)
         bank = bank.ordered(sorted(bank.tasks))
         if isinstance(losses, dict):
             order = list(losses)
         return bank, order + [task for task in bank.tasks if task not in order]
+
+    def _outcome(self, losses: Losses) -> Bank | Exception:
+        """This process's own bank; under DDP an exception is kept until the others know of it."""
+        try:
+            try:
+                batches = read_losses(losses)
+            except Exception as error:
+                if self.shards is not None:
+                    same_plan(error, self.shards)
+                raise
+            return self._collector.collect(batches)
+        except Exception as error:
+            if self.engine.group is None:
+                raise
+            return error
 
     def _measure(self, bank: Bank) -> tuple[Measured, list[int]]:
         """The Gram matrices over shared parameters, and the group of each of those (else -1)."""
@@ -153,13 +159,22 @@ class Combination:
                     )
         groups = self._shared_groups(bank)
         grams = gram(bank.gradients, groups, len(self.partition.groups))
-        for group in self.shard_groups:
-            all_reduce_on_cpu(grams, group)
+        self._agree_on(grams)
         factors = torch.tensor(bank.factors, dtype=torch.float64) / self.engine.scale()
         grams = grams * factors[:, None] * factors[None, :]
         present = torch.zeros(len(self.partition.groups), dtype=torch.bool)
         present[[group for group in groups if group >= 0]] = True
         return Measured(tuple(bank.tasks), losses, grams, self.partition.groups, present), groups
+
+    def _agree_on(self, grams: torch.Tensor) -> None:
+        """One Gram matrix for all processes, to the last bit, so that all decide alike."""
+        if self.shards is not None:
+            for group in self.shards.parts:
+                sum_over(grams, group, self.shards.device)
+            for group in self.shards.copies:
+                first_one(grams, group, self.shards.device)
+        elif self.engine.group is not None:
+            first_one(grams, self.engine.group, self.parameters.tensors[0].device)
 
     def _shared_groups(self, bank: Bank) -> list[int]:
         least = min(2, len(bank.tasks))  # all that a lone task reaches counts as shared
@@ -187,7 +202,7 @@ class Combination:
 
 def projection_order(n_tasks: int, generator: torch.Generator) -> torch.Tensor:
     """For each task i, the others in a random order: [T, T - 1]."""
-    keys = torch.rand(n_tasks, n_tasks, generator=generator)
+    keys = torch.rand(n_tasks, n_tasks, generator=generator, dtype=torch.float32)
     keys.fill_diagonal_(2.0)  # the task itself comes last, and is cut off
     return keys.argsort(dim=1)[:, :-1]
 

@@ -81,8 +81,8 @@ class GradNorm(Combination):
             self.initial_losses.setdefault(task, loss)
             self.weights.setdefault(task, 1.0)
         lengths = self._gram_of_layer(measured).diagonal().clamp_min(0).sqrt()
-        first = torch.tensor([self.initial_losses[task] for task in measured.tasks])
-        progress = torch.tensor(losses, dtype=torch.float64) / first
+        first = [self.initial_losses[task] for task in measured.tasks]
+        progress = torch.tensor(losses, dtype=torch.float64) / torch.tensor(first, dtype=torch.float64)
         norms = weights * lengths
         targets = norms.mean() * (progress / progress.mean()) ** self.alpha
         moved = (weights - self.lr * torch.sign(norms - targets) * lengths).clamp_min(MIN_WEIGHT)

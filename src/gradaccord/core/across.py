@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 from gradaccord.core.bank import Bank, Gradient, Rows
+from gradaccord.core.sharding import Shards
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def join(
 
 def _summary(bank: Bank | Exception) -> _Summary:
     if isinstance(bank, Exception):
-        return _Summary({}, {}, f"{type(bank).__name__}: {bank}")
+        return _Summary({}, {}, _told(bank))
     return _Summary(
         tasks={
             task: (items, float(loss))
@@ -139,18 +140,17 @@ def _write(target: torch.Tensor, gradient: Gradient | None, form: Any) -> None:
         target.copy_(gradient)
 
 
-def join_shards(bank: Bank, groups: Sequence[dist.ProcessGroup]) -> Bank:
+def join_shards(bank: Bank, shards: Shards) -> Bank:
     """Item counts and losses of the joined batch (FSDP2, which has summed the shards itself).
 
     FSDP2 averages over processes what was stored in units of one item.
     """
-    table = torch.stack(
-        [torch.tensor([n, n * float(x)]) for n, x in zip(bank.items, bank.losses, strict=True)]
+    table = torch.tensor(
+        [[n, n * float(x)] for n, x in zip(bank.items, bank.losses, strict=True)], dtype=torch.float64
     )
-    table = table.to(torch.float64)
     world = 1
-    for group in groups:
-        all_reduce_on_cpu(table, group)
+    for group in shards.groups:
+        sum_over(table, group, shards.device)
         world *= group.size()
     items = table[:, 0].tolist()
     counted = [factor * n for factor, n in zip(bank.factors, bank.items, strict=True)]  # the unit
@@ -163,22 +163,48 @@ def join_shards(bank: Bank, groups: Sequence[dist.ProcessGroup]) -> Bank:
     )
 
 
-def same_tasks(tasks: Sequence[str], groups: Sequence[dist.ProcessGroup]) -> None:
-    """Raise unless every process has the same tasks: their forward passes are collective (FSDP2)."""
-    for group in groups:
-        others: list[list[str]] = [[]] * group.size()
-        dist.all_gather_object(others, sorted(tasks), group=group)
-        for rank, names in enumerate(others):
-            if names != sorted(tasks):
-                raise ValueError(
-                    f"Process {rank} has the tasks {names} and this one {sorted(tasks)}: under "
-                    "FSDP2 every process must bring the same tasks to a step."
-                )
+def same_plan(plan: Mapping[str, int] | Exception, shards: Shards) -> None:
+    """Raise unless every process will run the same tasks in as many micro-batches each (FSDP2).
+
+    There, forward and backward passes are collective: a process that runs others waits for ever.
+    `plan` is the exception if this process has none, so that all of them raise.
+    """
+    told: Any = [_told(plan) if isinstance(plan, Exception) else dict(sorted(plan.items()))]
+    for group in shards.groups:  # hybrid sharding: first along one side of the mesh, then the other
+        lists: list[list[Any]] = [[]] * group.size()
+        dist.all_gather_object(lists, told, group=group)
+        told = [item for items in lists for item in items]
+    if isinstance(plan, Exception):
+        raise plan
+    for rank, other in enumerate(told):
+        if isinstance(other, str):
+            raise RuntimeError(f"Process {rank} of {len(told)} failed: {other}")
+        if other != plan:
+            raise ValueError(
+                f"Process {rank} brings the tasks {_listed(other)} and this one {_listed(plan)}: "
+                "under FSDP2 every process must bring the same tasks to a step, in equally many "
+                "micro-batches."
+            )
 
 
-def all_reduce_on_cpu(table: torch.Tensor, group: dist.ProcessGroup) -> None:
-    """Sum a small CPU tensor over processes, through the device that the group's backend wants."""
-    device = dist.distributed_c10d._get_pg_default_device(group)
-    moved = table.to(device, torch.float32 if device.type == "mps" else table.dtype)
+def _listed(plan: Mapping[str, int]) -> str:
+    return ", ".join(f"{task!r} ({n})" if n > 1 else repr(task) for task, n in sorted(plan.items()))
+
+
+def _told(error: Exception) -> str:
+    """An exception as the other processes are told of it."""
+    return " ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", [])])
+
+
+def sum_over(table: torch.Tensor, group: dist.ProcessGroup, device: torch.device) -> None:
+    """Sum a small CPU tensor over processes, through the device that the group communicates by."""
+    moved = table.to(device)
     dist.all_reduce(moved, group=group)
-    table.copy_(moved.to(table))
+    table.copy_(moved)
+
+
+def first_one(table: torch.Tensor, group: dist.ProcessGroup, device: torch.device) -> None:
+    """Give every process the first one's copy of a small CPU tensor."""
+    moved = table.to(device)
+    dist.broadcast(moved, group=group, group_src=0)
+    table.copy_(moved)

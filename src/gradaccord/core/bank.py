@@ -171,7 +171,11 @@ def deliver(parameter: torch.Tensor, gradient: Gradient | None) -> torch.Tensor 
     if isinstance(gradient, Rows):
         if gradient.sparse:
             return torch.sparse_coo_tensor(
-                gradient.index[None], gradient.values, gradient.shape, is_coalesced=True
+                gradient.index[None],
+                gradient.values,
+                gradient.shape,
+                is_coalesced=True,
+                check_invariants=False,
             )
         gradient = gradient.dense()
     return None if gradient is None else like(parameter, gradient)

@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
 import torch
 
+from gradaccord.core.across import same_plan
 from gradaccord.core.bank import Bank, compact, put, take
 from gradaccord.core.displaced import buffers_of, preserved
 from gradaccord.core.engine import Engine
 from gradaccord.core.losses import OwnBatches, SharedBatch, SharedFn, read_loss, read_shared
 from gradaccord.core.parameters import Parameters
 from gradaccord.core.replay import RandomState
+from gradaccord.core.sharding import Shards
 
 
 class Collector:
     """Fills a bank from what `backward` was given. `.grad` must be None before, and is None after."""
 
-    def __init__(self, parameters: Parameters, engine: Engine, sharded: bool) -> None:
+    def __init__(self, parameters: Parameters, engine: Engine, shards: Shards | None) -> None:
         self.parameters = parameters
         self.engine = engine
-        self.sharded = sharded
+        self.shards = shards
         # Where a graph cannot be kept, a shared batch is run again for each of its tasks.
-        self.call_again = sharded
+        self.call_again = shards is not None
 
     def collect(self, batches: OwnBatches | SharedBatch) -> Bank:
         """One gradient per task, each of the task's mean loss over its micro-batches."""
@@ -35,21 +37,30 @@ class Collector:
 
     def _own(self, batches: OwnBatches) -> Bank:
         bank = Bank()
-        # Under FSDP2 a forward pass is itself collective: every process takes the same order.
-        for task in sorted(batches.tasks) if self.sharded else batches.tasks:
-            mean = _Mean(task, self.sharded)
-            for call in batches.tasks[task]:
-                self.engine.backward(mean.add(*read_loss(task, call())))
+        for task in self._in_order({task: len(calls) for task, calls in batches.tasks.items()}):
+            mean = _Mean(task, self.shards is not None)
+            with _named(task):
+                for call in batches.tasks[task]:
+                    self.engine.backward(mean.add(*read_loss(task, call())))
             self._bank(bank, mean, take(self.parameters))
         return bank
 
+    def _in_order(self, plan: dict[str, int]) -> list[str]:
+        """The tasks; under FSDP2 a pass is itself collective, so every process takes one order."""
+        if self.shards is None:
+            return list(plan)
+        same_plan(plan, self.shards)
+        return sorted(plan)
+
     def _shared(self, batches: SharedBatch) -> Bank:
+        self._in_order({"shared batch": len(batches.calls)})
         means: dict[str, _Mean] = {}
         held: dict[str, list[torch.Tensor | None]] = {}
 
         def backward(task: str, loss: tuple[torch.Tensor, float | None], retain: bool) -> None:
             put(self.parameters, held.get(task, [None] * len(self.parameters)))
-            self.engine.backward(means[task].add(*loss), retain_graph=retain)
+            with _named(task):
+                self.engine.backward(means[task].add(*loss), retain_graph=retain)
             held[task] = take(self.parameters)
 
         for call in batches.calls:
@@ -67,14 +78,14 @@ class Collector:
     ) -> None:
         start = RandomState.capture(self.parameters.tensors)
         losses = read_shared(call())
-        tasks = sorted(losses) if self.sharded else list(losses)
+        tasks = self._in_order(dict.fromkeys(losses, 1))
         if means and set(tasks) != set(means):
             raise ValueError(
                 f"A micro-batch returned the tasks {sorted(tasks)} after one that returned "
                 f"{sorted(means)}: all micro-batches of a shared batch must give the same tasks."
             )
         for task in tasks:
-            means.setdefault(task, _Mean(task, self.sharded))
+            means.setdefault(task, _Mean(task, self.shards is not None))
         done = 0
         if not self.call_again:
             try:
@@ -105,6 +116,18 @@ class Collector:
     def _bank(self, bank: Bank, mean: _Mean, gradients: Sequence[torch.Tensor | None]) -> None:
         stored = compact(self.parameters, gradients)
         bank.add(mean.task, stored, mean.unit / mean.items, mean.loss / mean.items, mean.items)
+
+
+@contextmanager
+def _named(task: str) -> Iterator[None]:
+    """Note on an exception of the user's own loss in which task it was raised."""
+    try:
+        yield
+    except Exception as error:
+        if repr(task) not in str(error):
+            # What `add_note` does, which Python 3.10 has not.
+            error.__dict__.setdefault("__notes__", []).append(f"This was in task {task!r}.")
+        raise
 
 
 class _Mean:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -26,6 +27,9 @@ class Engine:
         modules = list(model.modules()) if isinstance(model, nn.Module) else []
         self.model = model if isinstance(model, nn.Module) else None
         self.replicas = [m for m in modules if isinstance(m, DistributedDataParallel)]
+        _refuse_fsdp1(modules)
+        if not self.replicas:
+            _warn_if_not_alone(model)
 
     def backward(self, loss: torch.Tensor, retain_graph: bool = False) -> None:
         """Add the gradient of `loss`, times `scale()`, to every `.grad`."""
@@ -42,10 +46,16 @@ class Engine:
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Keep DDP from reducing gradients: forward and backward run inside."""
+        """Keep DDP from communicating at all: forward and backward run inside.
+
+        Its own `no_sync` still sends buffers round in the first forward pass, where a process that
+        fails before it would leave the others waiting, and the gradients of a static graph.
+        """
         with ExitStack() as stack:
             for replica in self.replicas:
                 stack.enter_context(replica.no_sync())
+                replica.require_forward_param_sync = False
+                stack.enter_context(_without_static_graph(replica))
             yield
 
     @property
@@ -59,9 +69,8 @@ class Engine:
     def sync_buffers(self) -> None:
         """Give every process the first one's running statistics, as DDP does outside `no_sync`."""
         for replica in self.replicas:
-            if replica.broadcast_buffers and self.group is not None:
-                for buffer in replica.module.buffers():
-                    torch.distributed.broadcast(buffer, group=self.group, group_src=0)
+            if replica.broadcast_buffers and replica.modules_buffers and self.group is not None:
+                replica._sync_buffers()  # type: ignore[no-untyped-call]
 
 
 class ScalerEngine(Engine):
@@ -150,6 +159,44 @@ def as_engine(model: Model, engine: Any = None) -> Engine:
         "`engine` must be None, a torch.amp.GradScaler, an accelerate.Accelerator, a Fabric or a "
         f"gradaccord Engine, got {type(engine).__name__}."
     )
+
+
+def _refuse_fsdp1(modules: Sequence[nn.Module]) -> None:
+    fsdp = sys.modules.get("torch.distributed.fsdp")
+    if fsdp is not None and any(isinstance(m, fsdp.FullyShardedDataParallel) for m in modules):
+        raise ValueError(
+            "`model` is wrapped in FullyShardedDataParallel, which does not give out the gradients "
+            "of single tasks: use its successor, torch.distributed.fsdp.fully_shard."
+        )
+
+
+def _warn_if_not_alone(model: Model) -> None:
+    distributed = torch.distributed
+    if not distributed.is_available() or not distributed.is_initialized():
+        return
+    tensors = model.parameters() if isinstance(model, nn.Module) else [t for _, t in model]
+    if distributed.get_world_size() > 1 and not any(is_sharded(t) for t in tensors):
+        warnings.warn(
+            f"{distributed.get_world_size()} processes run, and `model` is neither wrapped in DDP nor "
+            "sharded by fully_shard: gradients are not joined over processes. Give the module as it "
+            "is called in the losses (for parameters alone: engine=gradaccord.Engine(ddp_model)).",
+            stacklevel=2,
+        )
+
+
+@contextmanager
+def _without_static_graph(replica: DistributedDataParallel) -> Iterator[None]:
+    """Hide from DDP that its first backward pass over a static graph is still to come."""
+    flag = "_static_graph_delay_allreduce_enqueued"
+    if not replica.static_graph:
+        yield
+        return
+    before = getattr(replica, flag)
+    setattr(replica, flag, True)
+    try:
+        yield
+    finally:
+        setattr(replica, flag, before)
 
 
 def _is_fsdp2(model: Model, kind: str) -> bool:

@@ -52,6 +52,8 @@ def _blocks(column: Sequence[Gradient | None]) -> Iterator[torch.Tensor]:
 def _dense_blocks(column: Sequence[torch.Tensor | None]) -> Iterator[torch.Tensor]:
     flat = [None if g is None else _real(g).reshape(-1) for g in column]
     sample = next(g for g in flat if g is not None)
+    if not len(sample):  # this process has no part of a small sharded parameter
+        return
     width = BLOCK if sample.device.type == "cpu" else BLOCK * BLOCKS_AT_ONCE_ON_ACCELERATOR
     width = min(width, len(sample))
     buffer = sample.new_empty((len(column), width), dtype=_wide(sample.dtype))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeGuard
 
 import torch
 
 if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
     from torch.distributed.tensor import DTensor
 
 
@@ -37,18 +39,48 @@ def like(parameter: torch.Tensor, part: torch.Tensor) -> torch.Tensor:
     )
 
 
-def shard_groups(
-    names: Sequence[str], tensors: Sequence[torch.Tensor]
-) -> list[torch.distributed.ProcessGroup]:
-    """The process groups over which dot products of shards must be summed; empty if none is sharded."""
-    sharded = [t for t in tensors if is_sharded(t)]
+@dataclass(frozen=True)
+class Shards:
+    """Over which processes `fully_shard` has spread the model."""
+
+    parts: tuple[ProcessGroup, ...]  # hold different parts of a gradient: dot products are summed
+    copies: tuple[ProcessGroup, ...]  # hold the same part (hybrid sharding)
+    device: torch.device  # through which these groups communicate
+
+    @property
+    def groups(self) -> tuple[ProcessGroup, ...]:
+        """All of them: each process brings its own share of a batch."""
+        return self.parts + self.copies
+
+
+def shards_of(names: Sequence[str], tensors: Sequence[torch.Tensor]) -> Shards | None:
+    """How the trainable parameters are sharded; None if they are not."""
+    trained = [
+        (name, tensor) for name, tensor in zip(names, tensors, strict=True) if tensor.requires_grad
+    ]
+    sharded = [tensor for _, tensor in trained if is_sharded(tensor)]
     if not sharded:
-        return []
-    for name, tensor in zip(names, tensors, strict=True):
+        return None
+    mesh = sharded[0].device_mesh
+    cut = [place.is_shard() for place in sharded[0].placements]
+    for name, tensor in trained:
         if not is_sharded(tensor):
             raise ValueError(
                 f"Parameter {name!r} is not sharded while others are, so its gradient is not "
                 "reduced: call fully_shard on the root module too."
             )
-    mesh, placements = sharded[0].device_mesh, sharded[0].placements
-    return [mesh.get_group(i) for i, place in enumerate(placements) if place.is_shard()]
+        if (
+            tensor.device_mesh != mesh
+            or [p.is_shard() for p in tensor.placements] != cut
+            or sum(cut) != 1
+        ):
+            raise ValueError(
+                f"Parameter {name!r} is placed as {tensor.placements} on {tensor.device_mesh}: one "
+                "mesh for all of fully_shard, plain or hybrid, without tensor parallelism, is "
+                "supported."
+            )
+    return Shards(
+        parts=tuple(mesh.get_group(i) for i, is_cut in enumerate(cut) if is_cut),
+        copies=tuple(mesh.get_group(i) for i, is_cut in enumerate(cut) if not is_cut),
+        device=torch.device(mesh.device_type),
+    )

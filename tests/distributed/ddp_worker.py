@@ -1,0 +1,112 @@
+"""One of two DDP processes: trains every scenario and saves what it saw for the tests."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import scenarios
+import torch
+import torch.distributed as dist
+from scenarios import DDP_SCENARIOS, PCGRAD, Scenario
+from torch.nn.parallel import DistributedDataParallel
+
+import gradaccord
+
+
+def main(folder: Path) -> None:
+    warnings.filterwarnings("error", module="gradaccord")
+    dist.init_process_group("gloo", timeout=timedelta(seconds=30))
+    rank = dist.get_rank()
+    saw: dict[str, Any] = {}
+    for name, scenario in DDP_SCENARIOS.items():
+        saw[name] = scenarios.train(scenario, replica(scenario), rank)
+    saw["one step"] = scenarios.train(Scenario(PCGRAD), replica(Scenario(PCGRAD)), rank, steps=1)
+    saw["together"] = scenarios.train(scenarios.LONG, replica(scenarios.LONG), rank, steps=30)
+    saw["running statistics"] = scenarios.train(scenarios.NORM, replica(scenarios.NORM), rank, steps=1)
+    saw["failures"] = {kind: failure(kind, rank) for kind in scenarios.FAILURES}
+    saw["scaler"] = scenarios.train_with_bad_step(scenarios.SCALED, replica(scenarios.SCALED), rank)
+    saw["parameters alone"] = parameters_alone(rank)
+    saw["warning"] = warning_on_the_bare_module()
+    saw["Accelerate"] = with_accelerate(rank)
+    saw["Fabric"] = with_fabric(rank)
+    torch.save(saw, folder / f"{rank}.pt")
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def replica(scenario: Scenario) -> DistributedDataParallel:
+    return DistributedDataParallel(scenarios.net(scenario), **scenario.ddp)
+
+
+def failure(kind: str, rank: int) -> dict[str, Any]:
+    """What this process sees when the other one, or it, fails in its very first step; and later."""
+    scenario = scenarios.FRAGILE
+    model = replica(scenario)
+    method = scenario.method(model)
+    given = scenarios.losses(scenario, model, 0, rank)
+    for parameter in model.parameters():
+        parameter.grad = torch.full_like(parameter, 0.5)
+    before = method.state_dict()
+    raised = None
+    try:
+        method.backward(scenarios.broken(kind, given) if rank == 1 else given)
+    except Exception as error:
+        raised = error
+    kept = all(torch.equal(p.grad, torch.full_like(p, 0.5)) for p in model.parameters())
+    state_kept = scenarios.same(before, method.state_dict())
+    return {
+        "raised": raised and (type(raised).__name__, str(raised), getattr(raised, "__notes__", [])),
+        "kept": kept and state_kept,
+        "afterwards": scenarios.train(scenario, model, rank),
+    }
+
+
+def parameters_alone(rank: int) -> scenarios.Run:
+    """The method is given named parameters, and learns of DDP through its engine."""
+    model = replica(Scenario(PCGRAD))
+
+    def method(wrapped: Any, engine: Any) -> Any:
+        return PCGRAD(wrapped.named_parameters(), engine=gradaccord.Engine(wrapped))
+
+    return scenarios.train(Scenario(method), model, rank)
+
+
+def warning_on_the_bare_module() -> list[str]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        gradaccord.PCGrad(replica(Scenario(PCGRAD)).module)
+    return [str(warning.message) for warning in caught]
+
+
+def with_accelerate(rank: int) -> scenarios.Run:
+    from accelerate import Accelerator
+
+    scenario = scenarios.WRAPPED
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
+    model = scenarios.net(scenario)
+    model, optimizer = accelerator.prepare(model, scenario.optimizer(model.parameters()))
+    assert isinstance(model, DistributedDataParallel)
+    return scenarios.train(scenario, model, rank, engine=accelerator, optimizer=optimizer)
+
+
+def with_fabric(rank: int) -> scenarios.Run:
+    from lightning_fabric import Fabric
+
+    scenario = scenarios.WRAPPED
+    torch.set_default_dtype(torch.float64)  # into which Fabric casts what a model returns
+    fabric = Fabric(accelerator="cpu", devices=scenarios.WORLD, strategy="ddp", precision="64-true")
+    fabric.launch()
+    model = scenarios.net(scenario)
+    model, optimizer = fabric.setup(model, scenario.optimizer(model.parameters()))
+    assert any(isinstance(module, DistributedDataParallel) for module in model.modules())
+    run = scenarios.train(scenario, model, rank, engine=fabric, optimizer=optimizer)
+    torch.set_default_dtype(torch.float32)
+    return run
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,113 @@
+"""Two FSDP2 processes (`fully_shard`) give what one process gives on the joined batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import scenarios
+import torch
+from scenarios import FSDP_SCENARIOS, LAYERS, PCGRAD, Scenario
+
+
+@pytest.fixture(scope="module")
+def saw(launch: Any) -> list[dict[str, Any]]:
+    """What each process saw."""
+    return launch("fsdp_worker.py")
+
+
+@pytest.mark.parametrize("name", FSDP_SCENARIOS)
+def test_fsdp2_equals_joined_batch(name: str, saw: Any) -> None:
+    scenario = FSDP_SCENARIOS[name]
+    joined = scenarios.alone(scenario)
+    tolerance = scenarios.tolerance(scenario)
+    for run in (of_rank[name] for of_rank in saw):
+        assert scenarios.error(run, joined) < tolerance
+        torch.testing.assert_close(run.losses, joined.losses, rtol=10 * tolerance, atol=0)
+        torch.testing.assert_close(run.grams, joined.grams, rtol=10 * tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("name", FSDP_SCENARIOS)
+def test_method_state_is_the_same_on_every_process(name: str, saw: Any) -> None:
+    first, second = (of_rank[name].state for of_rank in saw)
+    assert scenarios.same(first, second)
+
+
+def test_hybrid_sharding_equals_joined_batch(saw: Any) -> None:
+    joined = scenarios.alone(scenarios.HYBRID)
+    for of_rank in saw:
+        assert scenarios.error(of_rank["hybrid"], joined) < 1e-12
+        torch.testing.assert_close(of_rank["hybrid"].losses, joined.losses, rtol=1e-12, atol=0)
+
+
+def test_ranks_stay_together_under_fsdp2(saw: Any) -> None:
+    first, second = (of_rank["together"] for of_rank in saw)
+    assert scenarios.same(first.weights, second.weights)
+    assert scenarios.same(first.state, second.state)
+    assert scenarios.error(first, scenarios.alone(scenarios.LONG, steps=30)) < 1e-3
+
+
+def test_gradient_clipping_works_on_what_is_left_in_grad(saw: Any) -> None:
+    joined = scenarios.alone(Scenario(PCGRAD), clip=0.1)
+    assert min(joined.norms) > 0.1  # it was clipped
+    for of_rank in saw:
+        assert of_rank["clipped"].norms == pytest.approx(joined.norms, rel=1e-12)
+        assert scenarios.error(of_rank["clipped"], joined) < 1e-12
+
+
+def test_frozen_parameters_need_not_be_sharded(saw: Any) -> None:
+    model = scenarios.net(Scenario(LAYERS))
+    model.trunk[0].requires_grad_(False)
+    joined = scenarios.train(Scenario(LAYERS), model, None)
+    for of_rank in saw:
+        assert scenarios.error(of_rank["frozen"], joined) < 1e-12
+
+
+@pytest.mark.parametrize("name", ["other tasks", "other tasks, hybrid", "other tasks under all heads"])
+def test_other_tasks_on_a_process_raise_on_all(name: str, saw: Any) -> None:
+    for of_rank in saw:
+        kind, message = of_rank[name]
+        assert kind == "ValueError"
+        assert "'d'" in message
+        assert "must bring the same tasks" in message
+
+
+def test_other_numbers_of_micro_batches_raise_on_all(saw: Any) -> None:
+    for of_rank in saw:
+        kind, message = of_rank["other micro-batches"]
+        assert kind == "ValueError"
+        assert "'b' (2)" in message
+
+
+def test_other_numbers_of_shared_batches_raise_on_all(saw: Any) -> None:
+    for of_rank in saw:
+        kind, message = of_rank["other calls"]
+        assert kind == "ValueError"
+        assert "'shared batch' (2)" in message
+
+
+def test_process_without_tasks_raises_on_all(saw: Any) -> None:
+    assert [of_rank["no task"][0] for of_rank in saw] == ["RuntimeError", "ValueError"]
+    for of_rank in saw:
+        assert "`losses` is empty" in of_rank["no task"][1]
+
+
+def test_nan_on_one_process_raises_on_all_and_names_the_task(saw: Any) -> None:
+    for of_rank in saw:
+        assert of_rank["NaN"][0] == "ValueError"
+        assert "Task 'b' has the loss nan" in of_rank["NaN"][1]
+
+
+def test_model_whose_root_is_not_sharded_is_refused(saw: Any) -> None:
+    for of_rank in saw:
+        kind, message = of_rank["root not sharded"]
+        assert kind == "ValueError"
+        assert "'heads.a.weight' is not sharded" in message
+        assert "call fully_shard on the root" in message
+
+
+def test_first_generation_of_fsdp_is_refused(saw: Any) -> None:
+    for of_rank in saw:
+        kind, message = of_rank["FSDP1"]
+        assert kind == "ValueError"
+        assert "fully_shard" in message
