@@ -27,6 +27,7 @@ class Engine:
         modules = list(model.modules()) if isinstance(model, nn.Module) else []
         self.model = model if isinstance(model, nn.Module) else None
         self.replicas = [m for m in modules if isinstance(m, DistributedDataParallel)]
+        self.scaler: Any = None  # the gradient scaler behind, if there is one
         _refuse_fsdp1(modules)
         if not self.replicas:
             _warn_if_not_alone(model)
@@ -37,12 +38,12 @@ class Engine:
 
     def scale(self) -> float:
         """By how much `.grad` exceeds the gradient (loss scaling of float16)."""
-        return 1.0
+        return 1.0 if self.scaler is None else float(self.scaler.get_scale())
 
     @property
     def skips_bad_steps(self) -> bool:
         """Whether a gradient scaler stands behind, that skips a step with inf or NaN."""
-        return False
+        return self.scaler is not None and bool(self.scaler.is_enabled())
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -83,13 +84,6 @@ class ScalerEngine(Engine):
     def backward(self, loss: torch.Tensor, retain_graph: bool = False) -> None:
         super().backward(self.scaler.scale(loss), retain_graph)
 
-    def scale(self) -> float:
-        return float(self.scaler.get_scale())
-
-    @property
-    def skips_bad_steps(self) -> bool:
-        return bool(self.scaler.is_enabled())
-
 
 class AccelerateEngine(Engine):
     """Hugging Face Accelerate: `accelerator.backward`, which also serves HF Trainer and TRL."""
@@ -103,6 +97,7 @@ class AccelerateEngine(Engine):
                 "and does not give them out: use DDP, FSDP2 or a single process."
             )
         self.accelerator = accelerator
+        self.scaler = accelerator.scaler
 
     def backward(self, loss: torch.Tensor, retain_graph: bool = False) -> None:
         # Accelerate divides by its accumulation steps; micro-batches are normalised here instead.
@@ -110,36 +105,23 @@ class AccelerateEngine(Engine):
         loss = loss * steps if steps != 1 else loss
         self.accelerator.backward(loss, retain_graph=retain_graph)
 
-    def scale(self) -> float:
-        scaler = self.accelerator.scaler
-        return 1.0 if scaler is None else float(scaler.get_scale())
-
-    @property
-    def skips_bad_steps(self) -> bool:
-        scaler = self.accelerator.scaler
-        return scaler is not None and bool(scaler.is_enabled())
-
 
 class FabricEngine(Engine):
     """Lightning Fabric: `fabric.backward`."""
 
     def __init__(self, model: Model, fabric: Any) -> None:
         super().__init__(model)
+        strategy = type(fabric.strategy).__name__
+        if "DeepSpeed" in strategy:
+            raise ValueError(
+                f"`engine` is a Fabric with {strategy}, which owns the gradients and does not give "
+                "them out: use DDP, FSDP2 or a single process."
+            )
         self.fabric = fabric
+        self.scaler = getattr(fabric.strategy.precision, "scaler", None)
 
     def backward(self, loss: torch.Tensor, retain_graph: bool = False) -> None:
         self.fabric.backward(loss, retain_graph=retain_graph)
-
-    def _scaler(self) -> Any:
-        return getattr(self.fabric.strategy.precision, "scaler", None)
-
-    def scale(self) -> float:
-        scaler = self._scaler()
-        return 1.0 if scaler is None else float(scaler.get_scale())
-
-    @property
-    def skips_bad_steps(self) -> bool:
-        return self._scaler() is not None
 
 
 def as_engine(model: Model, engine: Any = None) -> Engine:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
 import torch
 
@@ -26,18 +27,30 @@ def gram(
     n_tasks = len(gradients)
     products: dict[torch.device, list[torch.Tensor]] = {}
     owners: dict[torch.device, list[int]] = {}
-    for position, group in enumerate(groups):
-        column = [task[position] for task in gradients]
-        if group < 0 or all(g is None for g in column):
-            continue
-        for block in _blocks(column):
-            products.setdefault(block.device, []).append(block @ block.mT)
-            owners.setdefault(block.device, []).extend([group] * len(block))
+    with _without_autocast(gradients):
+        for position, group in enumerate(groups):
+            column = [task[position] for task in gradients]
+            if group < 0 or all(g is None for g in column):
+                continue
+            for block in _blocks(column):
+                products.setdefault(block.device, []).append(block @ block.mT)
+                owners.setdefault(block.device, []).extend([group] * len(block))
     total = torch.zeros(n_groups, n_tasks, n_tasks, dtype=torch.float64)
     for device, parts in products.items():
         summed = torch.cat(parts).to("cpu").to(torch.float64)  # the one transfer from the device
         total.index_add_(0, torch.tensor(owners[device]), summed)
     return total
+
+
+@contextmanager
+def _without_autocast(gradients: Sequence[Sequence[Gradient | None]]) -> Iterator[None]:
+    """Autocast around the user's call would multiply in half precision, and overflow."""
+    present = [g for task in gradients for g in task if g is not None]
+    kinds = {(g.values if isinstance(g, Rows) else g).device.type for g in present}
+    with ExitStack() as stack:
+        for kind in kinds:
+            stack.enter_context(torch.autocast(kind, enabled=False))
+        yield
 
 
 def _blocks(column: Sequence[Gradient | None]) -> Iterator[torch.Tensor]:
