@@ -47,6 +47,8 @@ class Combination:
         generators are never used.
     """
 
+    weighs_groups = True  # False: a task has one weight, whatever the groups are used for
+
     def __init__(
         self,
         model: Model,
@@ -101,7 +103,7 @@ class Combination:
             put(self.parameters, before)
             self.load_state_dict(state)
             raise
-        return _report(measured, weights, order, time.perf_counter() - started, finite)
+        return self._report(measured, weights, order, time.perf_counter() - started, finite)
 
     def after_step(self) -> None:
         """Nothing to do after an optimiser step."""
@@ -199,6 +201,27 @@ class Combination:
             for i, (parameter, group) in enumerate(zip(self.parameters.tensors, groups, strict=True))
         ]
 
+    def _report(
+        self,
+        measured: Measured,
+        weights: torch.Tensor,
+        order: list[str],
+        seconds: float,
+        finite: bool,
+    ) -> StepReport:
+        index = [measured.tasks.index(task) for task in order]
+        groups = measured.shared.nonzero().flatten().tolist() if self.weighs_groups else []
+        rows = weights[groups or [0]][:, index]
+        return StepReport(
+            tasks=tuple(order),
+            losses=measured.losses[index],
+            gram=measured.grams.sum(0)[index][:, index],
+            weights=rows if self.weighs_groups and len(self.partition.groups) > 1 else rows[0],
+            groups=tuple(measured.groups[group] for group in groups),
+            seconds=seconds,
+            finite=finite,
+        )
+
 
 def projection_order(n_tasks: int, generator: torch.Generator) -> torch.Tensor:
     """For each task i, the others in a random order: [T, T - 1]."""
@@ -220,19 +243,3 @@ def _given(shared: Iterable[str] | None, names: tuple[str, ...]) -> frozenset[st
             )
         chosen.update(found)
     return frozenset(chosen)
-
-
-def _report(
-    measured: Measured, weights: torch.Tensor, order: list[str], seconds: float, finite: bool
-) -> StepReport:
-    index = [measured.tasks.index(task) for task in order]
-    weights = weights[:, index]
-    return StepReport(
-        tasks=tuple(order),
-        losses=measured.losses[index],
-        gram=measured.grams.sum(0)[index][:, index],
-        weights=weights[0] if len(measured.groups) == 1 else weights,
-        groups=measured.groups,
-        seconds=seconds,
-        finite=finite,
-    )

@@ -28,6 +28,8 @@ class GradNorm(Combination):
     alpha: pull towards equal rates; 1.5 for dissimilar tasks, 0.12 for similar ones.
     """
 
+    weighs_groups = False
+
     def __init__(
         self,
         model: Model,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 import torch
 
 from gradaccord.core.across import same_plan
-from gradaccord.core.bank import Bank, compact, put, take
+from gradaccord.core.bank import Bank, Gradient, accumulate, compact, take
 from gradaccord.core.displaced import buffers_of, preserved
 from gradaccord.core.engine import Engine
 from gradaccord.core.losses import OwnBatches, SharedBatch, SharedFn, read_loss, read_shared
@@ -42,7 +42,7 @@ class Collector:
             with _named(task):
                 for call in batches.tasks[task]:
                     self.engine.backward(mean.add(*read_loss(task, call())))
-            self._bank(bank, mean, take(self.parameters))
+            bank.add(task, self._taken(), *mean.result())
         return bank
 
     def _in_order(self, plan: dict[str, int]) -> list[str]:
@@ -55,19 +55,18 @@ class Collector:
     def _shared(self, batches: SharedBatch) -> Bank:
         self._in_order({"shared batch": len(batches.calls)})
         means: dict[str, _Mean] = {}
-        held: dict[str, list[torch.Tensor | None]] = {}
+        held: dict[str, list[Gradient | None]] = {}
 
         def backward(task: str, loss: tuple[torch.Tensor, float | None], retain: bool) -> None:
-            put(self.parameters, held.get(task, [None] * len(self.parameters)))
             with _named(task):
                 self.engine.backward(means[task].add(*loss), retain_graph=retain)
-            held[task] = take(self.parameters)
+            held[task] = accumulate(held.get(task), self._taken())
 
         for call in batches.calls:
             self._micro_batch(call, means, backward)
         bank = Bank()
         for task, mean in means.items():
-            self._bank(bank, mean, held.pop(task))
+            bank.add(task, held.pop(task), *mean.result())
         return bank
 
     def _micro_batch(
@@ -113,9 +112,8 @@ class Collector:
                 stack.enter_context(preserved(buffers_of(self.engine.model)))
                 backward(task, read_shared(call())[task], False)
 
-    def _bank(self, bank: Bank, mean: _Mean, gradients: Sequence[torch.Tensor | None]) -> None:
-        stored = compact(self.parameters, gradients)
-        bank.add(mean.task, stored, mean.unit / mean.items, mean.loss / mean.items, mean.items)
+    def _taken(self) -> list[Gradient | None]:
+        return compact(self.parameters, take(self.parameters))
 
 
 @contextmanager
@@ -163,6 +161,10 @@ class _Mean:
         self.items += count
         self.loss = self.loss.to(loss.device) + loss.detach().reshape(()) * count
         return loss if count == self.unit else loss * (count / self.unit)
+
+    def result(self) -> tuple[float, torch.Tensor, float]:
+        """The factor from what is stored to the mean's gradient, the mean loss, and its items."""
+        return self.unit / self.items, self.loss / self.items, self.items
 
     def undo(self) -> None:
         """Take the last micro-batch back."""

@@ -17,8 +17,8 @@ class StepReport:
     tasks: tuple[str, ...]
     losses: torch.Tensor  # [T] mean loss of each task
     gram: torch.Tensor  # [T, T] dot products between the tasks' gradients
-    weights: torch.Tensor  # [T] the weight given to each task, or [G, T] with G groups
-    groups: tuple[str, ...]  # the names of the groups
+    weights: torch.Tensor  # [T] the weight given to each task, or [G, T] with a granularity
+    groups: tuple[str, ...]  # the names of the groups that hold a shared parameter
     seconds: float
     finite: bool = True  # False: a gradient held inf or NaN, and the plain sum was passed on
     extras: dict[str, float] = field(default_factory=dict)  # what only this method measures

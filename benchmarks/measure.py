@@ -1,0 +1,68 @@
+"""Interleaved CPU-time ratios and peak memory, the two measurements that all benchmarks share."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+Arm = Callable[[], object]
+
+
+def cpu_times(arms: dict[str, Arm], rounds: int, warmup: int = 1) -> dict[str, list[float]]:
+    """CPU seconds of each arm, `rounds` times, all arms in every round and in a rotating order.
+
+    CPU time of the process, all threads: on a machine that others load, the clock measures them.
+    """
+    names = list(arms)
+    times: dict[str, list[float]] = {name: [] for name in names}
+    for round_ in range(-warmup, rounds):
+        shift = round_ % len(names)
+        for name in names[shift:] + names[:shift]:
+            start = time.process_time()
+            arms[name]()
+            if round_ >= 0:
+                times[name].append(time.process_time() - start)
+    return times
+
+
+def ratios(times: dict[str, list[float]], floor: str) -> dict[str, float]:
+    """Median over rounds of each arm's time over the floor's time in the same round."""
+    return {
+        name: statistics.median(t / f for t, f in zip(values, times[floor], strict=True))
+        for name, values in times.items()
+    }
+
+
+def peak_memory(make_arm: Callable[..., Arm], *args: object) -> float:
+    """MB that an arm's steps need at most beyond the resting model, in a process of its own."""
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(1) as pool:
+        return pool.apply(_peak, (make_arm, args))
+
+
+def _peak(make_arm: Callable[..., Arm], args: tuple[object, ...]) -> float:
+    arm = make_arm(*args)
+    gc.collect()
+    before = _status("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # start the high-water mark afresh
+    for _ in range(3):
+        arm()
+    return _status("VmHWM") - before
+
+
+def _status(field: str) -> float:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(field + ":"):
+            return int(line.split()[1]) / 1024
+    raise RuntimeError(f"/proc/self/status has no {field}")
+
+
+def markdown(header: list[str], rows: list[list[str]]) -> str:
+    """A Markdown table."""
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    lines += ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join(lines)
