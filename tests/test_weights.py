@@ -210,7 +210,7 @@ def test_scaling_a_tasks_loss_scales_its_projected_gradient_alone(seed, scale):
 def test_gradnorm_follows_its_formula():
     model = trunk()
     method = gradaccord.GradNorm(model, alpha=1.5, lr=0.1)
-    weights = {task: 1.0 for task in "abc"}
+    weights = dict.fromkeys("abc", 1.0)
     first: dict[str, float] = {}
     for step in range(4):
         losses = losses_of(model, seed=step)

@@ -48,6 +48,7 @@ class Combination:
     """
 
     weighs_groups = True  # False: a task has one weight, whatever the groups are used for
+    measure = True  # False: no Gram matrix; for methods that do not decide by it
 
     def __init__(
         self,
@@ -88,7 +89,8 @@ class Combination:
         try:
             bank, order = self._bank(losses)
             measured, groups = self._measure(bank)
-            finite = bool(torch.isfinite(measured.grams).all())
+            seen = measured.grams if self.measure else measured.losses
+            finite = bool(torch.isfinite(seen).all())
             plain = torch.ones(len(measured.groups), len(bank.tasks), dtype=torch.float64)
             own = plain[0]
             weights = plain
@@ -159,13 +161,22 @@ class Combination:
                         f"Task {task!r} has the loss {loss}: nothing was changed; with float16, "
                         "pass engine=GradScaler() to skip such steps."
                     )
-        groups = self._shared_groups(bank)
-        grams = gram(bank.gradients, groups, len(self.partition.groups))
-        self._agree_on(grams)
+        if not self.measure:
+            unknown = torch.full((len(self.partition.groups), *losses.shape * 2), float("nan"))
+            nothing = torch.zeros(len(self.partition.groups), dtype=torch.bool)
+            measured = Measured(tuple(bank.tasks), losses, unknown, self.partition.groups, nothing)
+            return measured, [-1] * len(self.parameters)
+        products = gram(bank.gradients)
+        self._agree_on(products)
         factors = torch.tensor(bank.factors, dtype=torch.float64) / self.engine.scale()
-        grams = grams * factors[:, None] * factors[None, :]
+        products = products * factors[:, None] * factors[None, :]
+        groups = self._shared_groups(bank, products)
+        grams = torch.zeros(len(self.partition.groups), *products.shape[1:], dtype=torch.float64)
         present = torch.zeros(len(self.partition.groups), dtype=torch.bool)
-        present[[group for group in groups if group >= 0]] = True
+        for group, product in zip(groups, products, strict=True):
+            if group >= 0:
+                grams[group] += product
+                present[group] = True
         return Measured(tuple(bank.tasks), losses, grams, self.partition.groups, present), groups
 
     def _agree_on(self, grams: torch.Tensor) -> None:
@@ -178,19 +189,30 @@ class Combination:
         elif self.engine.group is not None:
             first_one(grams, self.engine.group, self.parameters.tensors[0].device)
 
-    def _shared_groups(self, bank: Bank) -> list[int]:
+    def _shared_groups(self, bank: Bank, products: torch.Tensor) -> list[int]:
+        """The group of each shared parameter, -1 for the others.
+
+        A gradient of zeros does not count as reaching a parameter: a compiled model gives zeros,
+        not None, to the heads of the other tasks.
+        """
         least = min(2, len(bank.tasks))  # all that a lone task reaches counts as shared
+        reached = (products.diagonal(dim1=1, dim2=2) != 0).sum(1).tolist()
+        if max(reached) < least:  # all tasks but one are at rest
+            reached = bank.reached()
         groups = []
-        for position, reached in enumerate(bank.reached()):
-            name = self.parameters.names[position]
-            given = self.given_shared is None or name in self.given_shared
-            shared = given and reached >= (least if self.given_shared is None else 1)
-            if shared and self.partition.index[position] < 0:
+        for name, count, group in zip(
+            self.parameters.names, reached, self.partition.index, strict=True
+        ):
+            if self.given_shared is None:
+                shared = count >= least
+            else:
+                shared = count > 0 and name in self.given_shared
+            if shared and group < 0:
                 raise ValueError(
                     f"`granularity` leaves out the shared parameter {name!r}: put every shared "
                     "parameter into a group."
                 )
-            groups.append(self.partition.index[position] if shared else -1)
+            groups.append(group if shared else -1)
         return groups
 
     def _combined(

@@ -10,6 +10,7 @@ from gradaccord.combine.combination import Combination, Measured, projection_ord
 from gradaccord.core.parameters import Model
 
 MAX_TARGET = 1 - 1e-6  # a target of 1 would ask for infinitely much of g_j
+ROUNDING = 1e-6  # a smaller share of a square is what float32 gradients leave of zero
 
 
 class GradVac(Combination):
@@ -83,8 +84,11 @@ def gradvac_weights(
         dot = (coefficients * gram[..., j, :]).sum(-1)
         square_i = ((coefficients @ gram) * coefficients).sum(-1)
         length_i, length_j = square_i.clamp_min(0).sqrt(), lengths[..., j]
-        defined = (length_i > 0) & (length_j > 0)
+        # What is left of a gradient that another has cancelled has no direction of its own.
+        whole_i = (coefficients.abs() * lengths[..., None, :]).sum(-1)
+        defined = (square_i > ROUNDING * whole_i**2) & (length_j > 0)
         cosine = torch.where(defined, dot / (length_i * length_j), 0.0).clamp(-1, 1)
+        cosine = torch.where(1 - cosine**2 < ROUNDING, cosine.sign(), cosine)
         target = targets[..., tasks, j]
         aim = target.clamp(-MAX_TARGET, MAX_TARGET)
         sine, aim_sine = (1 - cosine**2).sqrt(), (1 - aim**2).sqrt()

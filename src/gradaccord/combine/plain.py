@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,9 +16,18 @@ class Sum(Combination):
 
         g = sum_t g_t
 
-    The baseline of every comparison. Cost: T batch gradients (own batches), T gradients of memory;
-    without the report, a plain `sum(losses).backward()` does the same.
+    The baseline of every comparison. Cost: T batch gradients, T gradients of memory.
+
+    measure: False leaves the gradients unread, which saves a pass over them: the report then has the
+        losses alone, NaN for all that is said of gradients, and `finite` speaks of the losses.
     """
+
+    def __init__(self, model: Model, *, measure: bool = True, **options: Any) -> None:
+        super().__init__(model, **options)
+        self.measure = measure
+        if not measure and self.engine.group is None:
+            # Rows are worth finding only where they are compared, or travel between processes.
+            self._collector.parameters = replace(self.parameters, embeddings=frozenset())
 
     def weigh(self, measured: Measured) -> torch.Tensor:
         return torch.ones(measured.grams.shape[:2], dtype=torch.float64)

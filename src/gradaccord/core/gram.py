@@ -17,25 +17,23 @@ BLOCKS_AT_ONCE_ON_ACCELERATOR = 64  # to launch fewer kernels
 
 
 @torch.no_grad()
-def gram(
-    gradients: Sequence[Sequence[Gradient | None]], groups: Sequence[int], n_groups: int
-) -> torch.Tensor:
-    """Dot products between all pairs of tasks, one matrix per group: [n_groups, T, T], float64, CPU.
+def gram(gradients: Sequence[Sequence[Gradient | None]]) -> torch.Tensor:
+    """Dot products between all pairs of tasks, one matrix per parameter: [P, T, T], float64, on CPU.
 
-    gradients[t][i] is task t's gradient for parameter i; groups[i] its group, -1 to leave it out.
+    gradients[t][i] is task t's gradient for parameter i.
     """
-    n_tasks = len(gradients)
+    n_tasks, n_parameters = len(gradients), len(gradients[0])
     products: dict[torch.device, list[torch.Tensor]] = {}
     owners: dict[torch.device, list[int]] = {}
     with _without_autocast(gradients):
-        for position, group in enumerate(groups):
+        for position in range(n_parameters):
             column = [task[position] for task in gradients]
-            if group < 0 or all(g is None for g in column):
+            if all(g is None for g in column):
                 continue
             for block in _blocks(column):
                 products.setdefault(block.device, []).append(block @ block.mT)
-                owners.setdefault(block.device, []).extend([group] * len(block))
-    total = torch.zeros(n_groups, n_tasks, n_tasks, dtype=torch.float64)
+                owners.setdefault(block.device, []).extend([position] * len(block))
+    total = torch.zeros(n_parameters, n_tasks, n_tasks, dtype=torch.float64)
     for device, parts in products.items():
         summed = torch.cat(parts).to("cpu").to(torch.float64)  # the one transfer from the device
         total.index_add_(0, torch.tensor(owners[device]), summed)

@@ -16,7 +16,7 @@ class StepReport:
 
     tasks: tuple[str, ...]
     losses: torch.Tensor  # [T] mean loss of each task
-    gram: torch.Tensor  # [T, T] dot products between the tasks' gradients
+    gram: torch.Tensor  # [T, T] dot products between the tasks' gradients; NaN if not measured
     weights: torch.Tensor  # [T] the weight given to each task, or [G, T] with a granularity
     groups: tuple[str, ...]  # the names of the groups that hold a shared parameter
     seconds: float
