@@ -1,0 +1,126 @@
+"""The command line: `gradaccord COMMAND`. A command reads its options and calls the library.
+
+Heavy modules are imported inside the commands, so that `gradaccord --help` is immediate.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gradaccord import __version__
+
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+# What typer raises for a wrong option or argument. Its versions have it in different modules.
+_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+
+INTERRUPTED = 130  # as a shell reports a program that Ctrl-C ended
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line. A user's mistake gets one sentence and exit code 2."""
+    try:
+        code = app(arguments, prog_name="gradaccord", standalone_mode=False)
+    except _UsageError as error:
+        message = getattr(error, "format_message", error.__str__)().strip()
+        print(f"gradaccord: {message}{'' if message[-1:] in '.?' else '.'}", file=sys.stderr)
+        sys.exit(2)
+    except (KeyboardInterrupt, typer.Abort):
+        sys.exit(INTERRUPTED)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+@contextmanager
+def user_mistakes(*kinds: type[Exception]) -> Iterator[None]:
+    """Turn exceptions that a wrong option or a missing package causes into one sentence each."""
+    try:
+        yield
+    except kinds as error:
+        sentence = str(error)
+        if isinstance(error, OSError):
+            sentence = f"{error.filename}: {error.strerror}."
+        raise _UsageError(sentence) from error
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"gradaccord {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _start(
+    context: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
+) -> None:
+    """Train neural networks with gradients that agree.
+
+    Start here; it takes about two minutes and downloads nothing:
+
+    [bold]gradaccord demo[/bold]
+    """
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+@app.command()
+def demo(
+    seeds: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Repetitions; errors are over these.")
+    ] = 3,
+    steps: Annotated[int, typer.Option(min=1, metavar="N", help="Optimiser steps of each run.")] = 200,
+    methods: Annotated[
+        str,
+        typer.Option(metavar="A,B", help="Some of sum, pcgrad, gradvac, gradnorm; sum always runs."),
+    ] = "sum,pcgrad,gradvac,gradnorm",
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Also write results.json into this folder.")
+    ] = None,
+) -> None:
+    """Compare gradient methods with plain multi-task training on names in twelve languages.
+
+    The names come out of the package Babel; nothing is downloaded. For example:
+
+    [bold]gradaccord demo --seeds 5 --methods pcgrad,gradvac --out results[/bold]
+    """
+    from rich.console import Console
+
+    from gradaccord.data import cldr
+
+    with user_mistakes(ModuleNotFoundError):
+        cldr.names("en")
+    from gradaccord.demo.compare import compare
+    from gradaccord.demo.screen import Screen, introduction, results
+    from gradaccord.demo.settings import Settings
+
+    with user_mistakes(ValueError, OSError):
+        chosen = tuple(name.strip() for name in methods.split(",") if name.strip())
+        settings = Settings(seeds=seeds, steps=steps, methods=chosen)
+        if out is not None:
+            out.mkdir(parents=True, exist_ok=True)
+    console = Console()
+    console.print(introduction(settings), highlight=False)
+    screen = Screen(console)
+    with screen.running():
+        comparison = compare(settings, screen.show)
+    if comparison.seeds:
+        console.print(results(comparison))
+        console.print(f"Took {comparison.seconds:.0f} s.", highlight=False)
+        if out is not None:
+            console.print(f"Written: {comparison.save(out)}", highlight=False, soft_wrap=True)
+    if comparison.interrupted:
+        raise typer.Exit(INTERRUPTED)

@@ -1,0 +1,1 @@
+"""Encoders with one head per task."""

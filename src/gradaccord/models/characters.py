@@ -1,0 +1,73 @@
+"""A small convolutional encoder of characters, and a classifier on it with one head per task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from copy import deepcopy
+
+import torch
+from torch import nn
+from torch.nn.functional import dropout, relu
+
+
+class CharacterEncoder(nn.Module):
+    """Token numbers [N, L], 0 for padding, to one vector per character [N, L, width].
+
+    Residual convolutions, so that the cost is linear in the length and a second derivative exists.
+    Whole characters are dropped in training, which regularises as well here as dropping single
+    values and takes a tenth of the time.
+    """
+
+    def __init__(
+        self, characters: int, *, width: int = 96, depth: int = 2, reach: int = 3, dropout: float = 0.1
+    ) -> None:
+        super().__init__()
+        self.width = width
+        self.dropout = dropout
+        self.embedding = nn.Embedding(characters, width, padding_idx=0)
+        self.blocks = nn.ModuleList(_Block(width, reach) for _ in range(depth))
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Padding gets the zero vector, and no character's vector depends on how much there is."""
+        present = (tokens != 0).unsqueeze(-1).to(self.embedding.weight.dtype)
+        hidden: torch.Tensor = self.embedding(tokens)
+        hidden = hidden * dropout(present, self.dropout, self.training)
+        for block in self.blocks:
+            hidden = block(hidden, present)
+        return hidden
+
+
+class CharacterClassifier(nn.Module):
+    """The encoder, the mean over characters, and a linear head for each task."""
+
+    def __init__(
+        self, characters: int, tasks: Iterable[str], classes: int, *, dropout: float = 0.1
+    ) -> None:
+        super().__init__()
+        self.encoder = CharacterEncoder(characters, dropout=dropout)
+        self.dropout = dropout
+        # A class means the same in every task, so the heads start equal. Started apart, they pull the
+        # encoder into unrelated directions, and the tasks' gradients are orthogonal throughout.
+        head = nn.Linear(self.encoder.width, classes)
+        self.heads = nn.ModuleDict({task: deepcopy(head) for task in tasks})
+
+    def forward(self, tokens: torch.Tensor, task: str) -> torch.Tensor:
+        """The logits [N, classes] of one task's head."""
+        lengths = (tokens != 0).sum(1, keepdim=True).clamp_min(1)
+        name = self.encoder(tokens).sum(1) / lengths
+        logits: torch.Tensor = self.heads[task](dropout(name, self.dropout, self.training))
+        return logits
+
+
+class _Block(nn.Module):
+    """h + relu(conv(norm(h))) over `reach` neighbours on either side, padding kept at zero."""
+
+    def __init__(self, width: int, reach: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.convolution = nn.Conv1d(width, width, 2 * reach + 1, padding=reach)
+
+    def forward(self, hidden: torch.Tensor, present: torch.Tensor) -> torch.Tensor:
+        normed = self.norm(hidden) * present
+        changed = relu(self.convolution(normed.transpose(1, 2))).transpose(1, 2)
+        return hidden + changed * present

@@ -1,0 +1,112 @@
+"""The command line: fast help, one-sentence errors, and a demo that shows every method."""
+
+from __future__ import annotations
+
+import json
+import resource
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import gradaccord
+from gradaccord.cli import main
+from gradaccord.data import cldr
+from gradaccord.demo.settings import METHODS, Settings
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "gradaccord", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The one line on stderr; the exit code must be 2, and stdout empty."""
+    with pytest.raises(SystemExit) as exit_:
+        main(arguments)
+    assert exit_.value.code == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("gradaccord: ")
+    assert said.err.count("\n") == 1
+    return said.err
+
+
+def test_demo_shows_every_method_and_saves(tmp_path: Path) -> None:
+    done = run("demo", "--seeds", "1", "--steps", "3", "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    for method in METHODS:
+        assert f"\n {method} " in done.stdout
+    assert "Too few seeds" in done.stdout
+    saved = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
+    assert saved["settings"]["steps"] == 3
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(["--version"])
+    assert exit_.value.code == 0
+    assert capsys.readouterr().out == f"gradaccord {gradaccord.__version__}\n"
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["demo", "--help"]])
+def test_help_teaches_with_an_example(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(arguments)
+    assert exit_.value.code == 0
+    assert "gradaccord demo" in capsys.readouterr().out
+
+
+def test_help_is_fast() -> None:
+    seconds = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert "demo" in run("--help").stdout
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds.append(after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
+    assert statistics.median(seconds) < 1.0  # of processor time; about 0.2 on a free machine
+
+
+def test_the_command_line_does_not_import_torch() -> None:
+    code = "import sys, gradaccord.cli; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_default_methods_are_all_methods() -> None:
+    defaults = main.__globals__["demo"].__defaults__
+    assert tuple(defaults[2].split(",")) == tuple(METHODS)
+    assert (defaults[0], defaults[1]) == (Settings.seeds, Settings.steps)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["demo", "--methods", "sum,pgrad"], "There is no method 'pgrad': choose from sum, pcgrad"),
+        (["demo", "--seeds", "0"], "Invalid value for '--seeds'"),
+        (["demo", "--steps", "many"], "Invalid value for '--steps'"),
+        (["demo", "--colour"], "No such option: --colour"),
+        (["dmeo"], "No such command 'dmeo'"),
+    ],
+)
+def test_a_mistake_gets_one_sentence(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], sentence: str
+) -> None:
+    assert sentence in complaint(capsys, *arguments)
+
+
+def test_an_impossible_folder_is_found_before_the_work(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    assert "file" in complaint(capsys, "demo", "--out", str(tmp_path / "file" / "results"))
+
+
+def test_a_missing_package_is_named_with_the_remedy(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cldr.names.cache_clear()
+    monkeypatch.setitem(sys.modules, "babel", None)
+    assert 'pip install "gradaccord[demo]"' in complaint(capsys, "demo")
