@@ -1,0 +1,1 @@
+"""Terms added to a loss or to a step: SMART, SWEP, RecAdam."""

@@ -1,0 +1,1 @@
+"""Several optimiser steps become one update: Reptile, Sequential Reptile, FOMAML."""

@@ -1,0 +1,590 @@
+"""Trajectory methods: closed forms, plain training at outer_lr=1, exact resume, clear refusals."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from gradaccord.combine.pcgrad import PCGrad
+from gradaccord.combine.plain import Sum
+from gradaccord.core.method import Method
+from gradaccord.regularize.recadam import RecAdam
+from gradaccord.trajectory.fomaml import FOMAML
+from gradaccord.trajectory.reptile import MultiTaskReptile, Reptile
+from gradaccord.trajectory.sequential_reptile import SequentialReptile
+
+LR = 0.05
+TASKS = ("a", "b", "c")
+ALL: dict[str, Callable[..., Any]] = {
+    "SequentialReptile": partial(SequentialReptile, outer_lr=0.3),
+    "Reptile": Reptile,
+    "FOMAML": partial(FOMAML, outer_lr=0.7),
+    "MultiTaskReptile": partial(MultiTaskReptile, tasks=2, outer_lr=0.3),
+}
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """The models are too small for more."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+class Bowls(nn.Module):
+    """L_t = 1/2 (x - c_t)' A_t (x - c_t), so that an SGD step is x <- x - LR A_t (x - c_t)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(3)
+        self.x = nn.Parameter(torch.randn(5, dtype=torch.float64, generator=generator))
+        self.A, self.c = {}, {}
+        for task in TASKS:
+            root = torch.randn(5, 5, dtype=torch.float64, generator=generator)
+            self.A[task] = root @ root.T / 5 + torch.eye(5)
+            self.c[task] = torch.randn(5, dtype=torch.float64, generator=generator)
+
+    def loss(self, task: str) -> torch.Tensor:
+        away = self.x - self.c[task]
+        return 0.5 * away @ self.A[task] @ away
+
+    def after(self, x: torch.Tensor, tasks: Iterator[str] | list[str]) -> torch.Tensor:
+        """Where one SGD step on each of `tasks` leads from x: a product of affine maps."""
+        for task in tasks:
+            contraction = torch.eye(5, dtype=torch.float64) - LR * self.A[task]
+            x = self.c[task] + contraction @ (x - self.c[task])
+        return x
+
+
+class Net(nn.Module):
+    """A small encoder with an embedding large enough to be stored by rows, and two heads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.words = nn.Embedding(2048, 4)
+        self.body = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Dropout(0.1), nn.Linear(8, 4))
+        self.heads = nn.ModuleDict({task: nn.Linear(4, 2) for task in TASKS})
+
+    def loss(self, task: str, step: int) -> torch.Tensor:
+        generator = torch.Generator().manual_seed(step)
+        words = torch.randint(2048, (6, 3), generator=generator)
+        labels = torch.randint(2, (6,), generator=generator)
+        return nn.functional.cross_entropy(
+            self.heads[task](self.body(self.words(words).mean(1))), labels
+        )
+
+
+def task_of(step: int, inner_steps: int = 1) -> str:
+    return TASKS[step // inner_steps % len(TASKS)]
+
+
+def descend(bowls: Bowls, method: Method, tasks: list[str]) -> None:
+    optimizer = torch.optim.SGD(bowls.parameters(), lr=LR)
+    for task in tasks:
+        method.backward({task: partial(bowls.loss, task)})
+        optimizer.step()
+        method.after_step()
+
+
+def train(
+    net: Net, optimizer: torch.optim.Optimizer, method: Method | None, steps: range, inner: int = 1
+) -> None:
+    """Train on one task a step; without a method, the plain loop that everyone writes."""
+    for step in steps:
+        torch.manual_seed(step)  # for dropout
+        task = task_of(step, inner)
+        if method is None:
+            optimizer.zero_grad()
+            net.loss(task, step).backward()
+            optimizer.step()
+        else:
+            method.backward({task: partial(net.loss, task, step)})
+            optimizer.step()
+            method.after_step()
+            optimizer.zero_grad()
+
+
+def weights_of(model: nn.Module) -> dict[str, torch.Tensor]:
+    return {name: p.detach().clone() for name, p in model.named_parameters()}
+
+
+def same(first: nn.Module, second: nn.Module) -> bool:
+    return all(torch.equal(p, q) for p, q in zip(first.parameters(), second.parameters(), strict=True))
+
+
+# The closed forms
+
+
+def test_sequential_reptile_is_the_closed_form_on_quadratics() -> None:
+    bowls = Bowls()
+    tasks = ["a", "c", "b", "a", "c", "c"]
+    phi = bowls.x.detach().clone()
+    for _ in range(2):
+        phi = phi + 0.3 * (bowls.after(phi, tasks) - phi)
+    descend(
+        bowls, SequentialReptile(bowls, inner_steps=6, outer_lr=0.3, optimizer_state="keep"), tasks * 2
+    )
+    torch.testing.assert_close(bowls.x.detach(), phi, rtol=1e-13, atol=1e-14)
+
+
+def test_reptile_is_the_closed_form_on_a_quadratic() -> None:
+    bowls = Bowls()
+    contraction = torch.eye(5, dtype=torch.float64) - LR * bowls.A["a"]
+    phi = bowls.x.detach().clone()
+    reached = bowls.c["a"] + torch.linalg.matrix_power(contraction, 4) @ (phi - bowls.c["a"])
+    descend(bowls, Reptile(bowls, outer_lr=0.25), ["a"] * 4)
+    torch.testing.assert_close(bowls.x.detach(), 0.75 * phi + 0.25 * reached, rtol=1e-13, atol=1e-14)
+
+
+def test_multi_task_reptile_is_the_mean_of_the_displacements() -> None:
+    bowls = Bowls()
+    phi = bowls.x.detach().clone()
+    for _ in range(2):
+        phi = phi + 0.3 * torch.stack([bowls.after(phi, [t] * 4) - phi for t in TASKS]).mean(0)
+    method = MultiTaskReptile(bowls, tasks=3, inner_steps=4, outer_lr=0.3, optimizer_state="keep")
+    descend(bowls, method, [task for task in TASKS for _ in range(4)] * 2)
+    torch.testing.assert_close(bowls.x.detach(), phi, rtol=1e-13, atol=1e-14)
+
+
+def test_multi_task_reptile_starts_every_task_at_phi() -> None:
+    bowls = Bowls()
+    phi = bowls.x.detach().clone()
+    method = MultiTaskReptile(bowls, tasks=3, inner_steps=4, optimizer_state="keep")
+    descend(bowls, method, ["a"] * 4 + ["b"] * 4)
+    assert torch.equal(bowls.x.detach(), phi)
+    assert method.step == 0
+    assert method.done == 2
+
+
+def test_multi_task_reptile_refuses_another_task_inside_a_trajectory() -> None:
+    bowls = Bowls()
+    method = MultiTaskReptile(bowls, tasks=3, inner_steps=4, optimizer_state="keep")
+    descend(bowls, method, ["a"])
+    before = bowls.x.grad
+    with pytest.raises(ValueError, match="trajectory on a was given b: give one task for all 4 steps"):
+        method.backward({"b": partial(bowls.loss, "b")})
+    assert bowls.x.grad is before
+    descend(bowls, method, ["a"] * 3 + ["b"])
+    assert method.done == 1
+
+
+def test_fomaml_counts_the_last_gradient_only() -> None:
+    bowls = Bowls()
+    phi = bowls.x.detach().clone()
+    end = bowls.after(phi, ["a", "b", "c"])
+    last = bowls.A["b"] @ (end - bowls.c["b"])
+    descend(bowls, FOMAML(bowls, outer_lr=0.5), ["a", "b", "c", "b"])
+    torch.testing.assert_close(bowls.x.detach(), phi - 0.5 * LR * last, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("outer_lr", [0.5, 1.0])
+def test_fomaml_of_one_step_is_plain_training_at_the_outer_rate(outer_lr: float) -> None:
+    bowls = Bowls()
+    phi = bowls.x.detach().clone()
+    descend(bowls, FOMAML(bowls, inner_steps=1, outer_lr=outer_lr), ["a"])
+    expected = phi - outer_lr * LR * bowls.A["a"] @ (phi - bowls.c["a"])
+    torch.testing.assert_close(bowls.x.detach(), expected, rtol=1e-13, atol=1e-14)
+
+
+def test_several_tasks_in_a_step_are_summed_and_measured() -> None:
+    bowls = Bowls()
+    phi = bowls.x.detach().clone()
+    method = Reptile(bowls, inner_steps=1, outer_lr=0.5)
+    report = method.backward({task: partial(bowls.loss, task) for task in TASKS})
+    summed = sum(bowls.A[task] @ (phi - bowls.c[task]) for task in TASKS)
+    torch.testing.assert_close(bowls.x.grad, summed)
+    assert report.gram.isfinite().all()
+
+
+# outer_lr=1 is plain training
+
+
+@pytest.mark.parametrize("optimizer_state", ["reset", "keep"])
+@pytest.mark.parametrize(
+    "optimizer_of",
+    [
+        partial(torch.optim.SGD, lr=0.3, momentum=0.9),
+        partial(torch.optim.AdamW, lr=0.01),
+        partial(torch.optim.AdamW, lr=0.01, fused=True),
+    ],
+    ids=["SGD", "AdamW", "fused AdamW"],
+)
+@pytest.mark.parametrize("kind", [SequentialReptile, Reptile])
+def test_outer_lr_one_is_plain_training_bit_for_bit(
+    kind: Any, optimizer_of: Any, optimizer_state: str
+) -> None:
+    plain, net = Net(), Net()
+    train(plain, optimizer_of(plain.parameters()), None, range(10))
+    optimizer = optimizer_of(net.parameters())
+    method = kind(net, optimizer, inner_steps=4, outer_lr=1, optimizer_state=optimizer_state)
+    train(net, optimizer, method, range(10))
+    assert same(net, plain)
+
+
+def test_micro_batches_are_averaged_per_task() -> None:
+    plain, net = Net().eval(), Net().eval()
+    (plain.loss("a", 0) / 2 + plain.loss("a", 1) / 2).backward()
+    SequentialReptile(net, optimizer_state="keep").backward(
+        {"a": [partial(net.loss, "a", 0), partial(net.loss, "a", 1)]}
+    )
+    for p, q in zip(net.parameters(), plain.parameters(), strict=True):
+        assert (p.grad is None) == (q.grad is None)
+        if p.grad is not None and q.grad is not None:
+            torch.testing.assert_close(p.grad, q.grad)
+
+
+# Trajectories that end early, evaluation, heads, optimiser state
+
+
+def test_steps_that_inner_steps_does_not_divide_are_not_lost() -> None:
+    bowls = Bowls()
+    tasks = ["a", "b", "c", "a", "b", "c", "a"]  # 2 trajectories of 3 steps, and 1 step
+    phi = bowls.x.detach().clone()
+    for part in (tasks[:3], tasks[3:6], tasks[6:]):
+        phi = phi + 0.3 * (bowls.after(phi, part) - phi)
+    method = SequentialReptile(bowls, inner_steps=3, outer_lr=0.3, optimizer_state="keep")
+    descend(bowls, method, tasks)
+    assert method.step == 1
+    method.finish()
+    torch.testing.assert_close(bowls.x.detach(), phi, rtol=1e-13, atol=1e-14)
+    method.finish()  # nothing is left to do, also not of a step in between
+    with pytest.raises(RuntimeError, match="without backward"):
+        method.after_step()
+    torch.testing.assert_close(bowls.x.detach(), phi, rtol=1e-13, atol=1e-14)
+
+
+def test_multi_task_reptile_finishes_with_the_mean_over_the_tasks_seen() -> None:
+    bowls = Bowls()
+    phi = bowls.x.detach().clone()
+    method = MultiTaskReptile(bowls, tasks=3, inner_steps=4, outer_lr=0.3, optimizer_state="keep")
+    descend(bowls, method, ["a"] * 4 + ["b"] * 2)
+    method.finish()
+    away = [bowls.after(phi, ["a"] * 4) - phi, bowls.after(phi, ["b"] * 2) - phi]
+    expected = phi + 0.3 * (away[0] + away[1]) / 2
+    torch.testing.assert_close(bowls.x.detach(), expected, rtol=1e-13, atol=1e-14)
+    assert method.done == 0
+
+
+def test_fomaml_returns_to_phi_when_finished_early() -> None:
+    bowls = Bowls()
+    phi = bowls.x.detach().clone()
+    method = FOMAML(bowls)
+    descend(bowls, method, ["a"] * 3)
+    method.finish()
+    assert torch.equal(bowls.x.detach(), phi)
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_evaluation_at_phi_changes_nothing(kind: str) -> None:
+    net, twin = Net(), Net()
+    optimizer, other = (torch.optim.AdamW(m.parameters(), lr=0.01) for m in (net, twin))
+    method = ALL[kind](net, optimizer, inner_steps=4)
+    undisturbed = ALL[kind](twin, other, inner_steps=4)
+    for step in range(10):
+        if step % 4 == 0:
+            start = weights_of(net)
+        train(net, optimizer, method, range(step, step + 1), inner=4)
+        train(twin, other, undisturbed, range(step, step + 1), inner=4)
+        theta = weights_of(net)
+        with method.at_phi():
+            phi = weights_of(net)
+        expected = theta if method.step == 0 else start
+        assert all(torch.equal(phi[name], expected[name]) for name in phi)
+        with pytest.raises(KeyError), method.at_phi():
+            raise KeyError
+        assert same(net, twin)
+
+
+@pytest.mark.parametrize("steps", [1, 4])
+def test_training_and_saving_inside_at_phi_are_refused(steps: int) -> None:
+    bowls = Bowls()
+    method = Reptile(bowls)
+    descend(bowls, method, ["a"] * steps)
+    with method.at_phi():
+        for call in (partial(method.backward, {"a": partial(bowls.loss, "a")}), method.after_step):
+            with pytest.raises(RuntimeError, match=r"inside at_phi\(\).*leave the block first"):
+                call()
+        with pytest.raises(RuntimeError, match=r"state_dict\(\) was called inside at_phi"):
+            method.state_dict()
+    method.state_dict()
+
+
+def test_heads_stay_as_trained() -> None:
+    net, free = Net(), Net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.3)
+    start = weights_of(net)
+    method = SequentialReptile(
+        net,
+        optimizer,
+        inner_steps=3,
+        outer_lr=0.25,
+        optimizer_state="keep",
+        heads=["heads.a", "heads.b"],
+    )
+    train(net, optimizer, method, range(3))
+    train(free, torch.optim.SGD(free.parameters(), lr=0.3), None, range(3))
+    trained = weights_of(free)
+    for name, weight in weights_of(net).items():
+        expected = trained[name]
+        if not name.startswith(("heads.a", "heads.b")):
+            expected = start[name] + 0.25 * (trained[name] - start[name])
+        torch.testing.assert_close(weight, expected)
+
+
+def test_reset_gives_fresh_moments_to_what_moved_and_leaves_the_schedule() -> None:
+    net = Net()
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.01)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (1 + step))
+    method = SequentialReptile(net, optimizer, inner_steps=3, heads=["heads"])
+    for step in range(3):
+        train(net, optimizer, method, range(step, step + 1))
+        schedule.step()
+    assert set(optimizer.state) == set(net.heads.parameters())
+    assert optimizer.param_groups[0]["lr"] == 0.01 / 4
+    train(net, optimizer, method, range(3, 4))
+    assert optimizer.state[net.words.weight]["step"] == 1
+
+
+def test_reset_reaches_the_optimizer_inside_a_wrapper() -> None:
+    class Wrapper:  # as Accelerate and Fabric have it
+        def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+            self.optimizer = optimizer
+
+    net = Net()
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.01)
+    train(net, optimizer, SequentialReptile(net, Wrapper(optimizer), inner_steps=3), range(3))
+    assert not optimizer.state
+
+
+def test_kept_moments_carry_over() -> None:
+    net = Net()
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.01)
+    train(
+        net,
+        optimizer,
+        MultiTaskReptile(net, tasks=2, inner_steps=3, optimizer_state="keep"),
+        range(3),
+        3,
+    )
+    assert optimizer.state[net.words.weight]["step"] == 3
+
+
+def test_reset_is_of_recadam_s_moments_and_not_of_its_pretrained_weights() -> None:
+    net = Net()
+    start = weights_of(net)
+    optimizer = RecAdam(net.parameters(), lr=1e-3, gamma=10.0)
+    train(net, optimizer, SequentialReptile(net, optimizer, inner_steps=3), range(4))
+    state = optimizer.state[net.words.weight]
+    assert state["step"] == 1
+    assert torch.equal(state["pretrained"], start["words.weight"])
+    assert optimizer.param_groups[0]["t"] == 4
+
+
+def test_a_trajectory_starts_from_the_weights_as_they_are_then() -> None:
+    bowls = Bowls()
+    method = Reptile(bowls, outer_lr=0.5)
+    with torch.no_grad():
+        bowls.x.fill_(2.0)  # e.g. a pretrained model loaded after the method was made
+    phi = bowls.x.detach().clone()
+    descend(bowls, method, ["a"] * 4)
+    torch.testing.assert_close(bowls.x.detach(), phi + 0.5 * (bowls.after(phi, ["a"] * 4) - phi))
+
+
+def test_a_parameter_unfrozen_in_the_middle_takes_part_from_then_on() -> None:
+    net = Net()
+    net.words.weight.requires_grad_(False)
+    optimizer = torch.optim.SGD(net.parameters(), lr=1.0)
+    method = SequentialReptile(net, optimizer, inner_steps=4, outer_lr=0.5, optimizer_state="keep")
+    start = net.words.weight.detach().clone()
+    train(net, optimizer, method, range(2))
+    net.words.weight.requires_grad_(True)
+    train(net, optimizer, method, range(2, 3))
+    moved = net.words.weight.detach() - start
+    assert moved.norm() > 0
+    with method.at_phi():
+        assert torch.equal(net.words.weight, start)
+
+
+@pytest.mark.parametrize("kind", [Sum, PCGrad])
+def test_any_method_can_make_the_inner_gradient(kind: Any) -> None:
+    bowls, twin = Bowls(), Bowls()
+    losses = {task: partial(bowls.loss, task) for task in TASKS}
+    report = Reptile(bowls, gradient=kind(bowls)).backward(losses)
+    expected = kind(twin).backward({task: partial(twin.loss, task) for task in TASKS})
+    assert torch.equal(bowls.x.grad, twin.x.grad)
+    assert torch.equal(report.gram, expected.gram)
+
+
+def test_a_lone_task_is_reported_without_its_norm_unless_sum_is_asked_for() -> None:
+    bowls = Bowls()
+    losses = {"a": partial(bowls.loss, "a")}
+    report = Reptile(bowls).backward(losses)
+    assert report.tasks == ("a",)
+    assert report.losses.item() == bowls.loss("a").item()
+    assert report.norms.isnan().all()
+    assert report.finite
+    assert torch.equal(report.weights, torch.ones(1, dtype=torch.float64))
+    measured = Reptile(bowls, gradient=Sum(bowls)).backward(losses)
+    torch.testing.assert_close(measured.norms[0], bowls.x.grad.norm())
+
+
+def test_a_step_that_the_scaler_skips_leaves_the_weights() -> None:
+    bowls = Bowls()
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**8)
+    optimizer = torch.optim.SGD(bowls.parameters(), lr=LR)
+    method = Reptile(bowls, engine=scaler)
+    start = bowls.x.detach().clone()
+    report = method.backward({"a": lambda: bowls.loss("a") * float("inf")})
+    scaler.step(optimizer)
+    scaler.update()
+    method.after_step()
+    assert not report.finite
+    assert torch.equal(bowls.x.detach(), start)
+
+
+def test_failed_backward_keeps_gradients_and_state() -> None:
+    bowls = Bowls()
+    method = Reptile(bowls)
+    descend(bowls, method, ["a"])
+    before, state = bowls.x.grad, method.state_dict()
+    with pytest.raises(ValueError, match="without a gradient"):
+        method.backward({"a": lambda: torch.zeros(())})
+    assert bowls.x.grad is before
+    assert method.state_dict()["step"] == state["step"]
+    with pytest.raises(RuntimeError, match="without backward"):
+        method.after_step()
+
+
+# Resume
+
+
+@pytest.mark.parametrize("stop", range(1, 13))
+@pytest.mark.parametrize("kind", ALL)
+def test_resume_anywhere_in_a_trajectory_is_bit_equal(kind: str, stop: int, tmp_path: Any) -> None:
+    make = partial(ALL[kind], inner_steps=4)
+    net = Net()
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.01)
+    method = make(net, optimizer)
+    train(net, optimizer, method, range(stop), inner=4)
+    saved = {
+        "net": net.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "method": method.state_dict(),
+    }
+    torch.save(saved, tmp_path / "run.pt")
+    train(net, optimizer, method, range(stop, 17), inner=4)
+    method.finish()
+
+    again = Net()
+    with torch.no_grad():
+        for parameter in again.parameters():
+            parameter.zero_()
+    second = torch.optim.AdamW(again.parameters(), lr=0.01)
+    resumed = make(again, second)
+    state = torch.load(tmp_path / "run.pt")
+    resumed.load_state_dict(state["method"])
+    again.load_state_dict(state["net"])
+    second.load_state_dict(state["optimizer"])
+    train(again, second, resumed, range(stop, 17), inner=4)
+    resumed.finish()
+    assert same(again, net)
+
+
+def test_state_is_a_snapshot_and_small_between_trajectories() -> None:
+    net = Net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.3)
+    method = SequentialReptile(net, optimizer, inner_steps=3)
+    train(net, optimizer, method, range(1))
+    state = method.state_dict()
+    kept = copy.deepcopy(state)
+    train(net, optimizer, method, range(1, 5))
+    assert all(torch.equal(state["phi"][name], kept["phi"][name]) for name in kept["phi"])
+    train(net, optimizer, method, range(5, 6))
+    assert method.state_dict()["phi"] == {}
+
+
+def test_state_of_another_method_or_setting_is_refused() -> None:
+    bowls, net = Bowls(), Net()
+    method = Reptile(bowls)
+    descend(bowls, method, ["a"])
+    state = method.state_dict()
+    with pytest.raises(ValueError, match="saved by 'Reptile', and this is 'FOMAML'"):
+        FOMAML(bowls).load_state_dict(state)
+    with pytest.raises(ValueError, match="saved by 'Reptile', and this is 'MultiTaskReptile'"):
+        MultiTaskReptile(bowls, tasks=1, optimizer_state="keep").load_state_dict(state)
+    with pytest.raises(ValueError, match="saved with inner_steps=4, and this method has inner_steps=5"):
+        Reptile(bowls, inner_steps=5).load_state_dict(state)
+    with pytest.raises(
+        ValueError, match=r"`phi` holds 'x' of shape \(5,\), which is not in this model"
+    ):
+        Reptile(net).load_state_dict(state)
+
+
+# Bad input
+
+
+@pytest.mark.parametrize("value", [0, -1, 2.5, True, None])
+def test_inner_steps_must_be_a_whole_number(value: Any) -> None:
+    with pytest.raises(ValueError, match=r"`inner_steps` is .*: it must be a whole number >= 1"):
+        Reptile(Bowls(), inner_steps=value)
+    with pytest.raises(ValueError, match=r"`tasks` is .*: it must be a whole number >= 1"):
+        MultiTaskReptile(Bowls(), tasks=value, optimizer_state="keep")
+
+
+@pytest.mark.parametrize("value", [0.0, -0.1, 1.5, float("nan"), float("inf"), "0.1"])
+def test_outer_lr_must_be_in_its_range(value: Any) -> None:
+    with pytest.raises(ValueError, match=r"`outer_lr` is .*: it must be in \(0, 1\]"):
+        Reptile(Bowls(), outer_lr=value)
+    method = Reptile(Bowls())
+    with pytest.raises(ValueError, match="`outer_lr` is"):
+        method.outer_lr = value
+
+
+def test_unknown_optimizer_state_is_named() -> None:
+    with pytest.raises(ValueError, match="`optimizer_state` is 'persist': use 'reset' or 'keep'"):
+        Reptile(Bowls(), optimizer_state="persist")
+
+
+def test_reset_needs_the_model_s_optimizer() -> None:
+    bowls = Bowls()
+    with pytest.raises(ValueError, match="no `optimizer` was given: pass the optimizer"):
+        SequentialReptile(bowls)
+    with pytest.raises(ValueError, match="holds none of the model's parameters"):
+        SequentialReptile(bowls, torch.optim.SGD(Bowls().parameters()))
+    with pytest.raises(ValueError, match="Adagrad"):
+        SequentialReptile(bowls, torch.optim.Adagrad(bowls.parameters()))
+    with pytest.raises(TypeError, match="`optimizer` is of type int"):
+        SequentialReptile(bowls, 3)
+
+
+def test_unknown_heads_are_named() -> None:
+    with pytest.raises(ValueError, match="`heads` lists 'classifier', but no parameter has that name"):
+        Reptile(Net(), heads=["classifier"])
+    with pytest.raises(ValueError, match="`heads` names all 1 parameters"):
+        Reptile(Bowls(), heads="x")
+
+
+def test_options_of_a_given_gradient_belong_to_it() -> None:
+    bowls = Bowls()
+    with pytest.raises(TypeError, match="`gradient` was given together with reduction"):
+        Reptile(bowls, gradient=Sum(bowls), reduction="mean")
+
+
+def test_half_precision_weights_are_warned_of() -> None:
+    net = Net().to(torch.bfloat16)
+    with pytest.warns(UserWarning, match=r"torch.bfloat16.*keep the weights in float32"):
+        Reptile(net).backward({"a": partial(net.loss, "a", 0)})
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_all_follow_the_protocol(kind: str) -> None:
+    bowls = Bowls()
+    assert isinstance(ALL[kind](bowls.named_parameters(), optimizer_state="keep"), Method)
