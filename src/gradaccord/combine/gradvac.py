@@ -10,6 +10,9 @@ from gradaccord.combine.combination import Combination, Measured, projection_ord
 from gradaccord.core.parameters import Model
 
 MAX_TARGET = 1 - 1e-6  # a target of 1 would ask for infinitely much of g_j
+# Squares smaller than this share of what they were computed from are float32 rounding: a gradient of
+# which nothing is left has no direction, and an angle below a thousandth is none.
+NOISE = 1e-6
 ROUNDING = 1e-6  # a smaller share of a square is what float32 gradients leave of zero
 
 
@@ -91,7 +94,9 @@ def gradvac_weights(
         cosine = torch.where(1 - cosine**2 < ROUNDING, cosine.sign(), cosine)
         target = targets[..., tasks, j]
         aim = target.clamp(-MAX_TARGET, MAX_TARGET)
-        sine, aim_sine = (1 - cosine**2).sqrt(), (1 - aim**2).sqrt()
+        sine_square = 1 - cosine**2
+        sine = torch.where(sine_square > NOISE, sine_square, 0.0).sqrt()
+        aim_sine = (1 - aim**2).sqrt()
         amount = length_i * (aim * sine - cosine * aim_sine) / (length_j * aim_sine)
         coefficients[..., tasks, j] += torch.where(defined & (cosine < aim), amount, 0.0)
         moved = (1 - beta) * target + beta * cosine
