@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from filelock import FileLock
 from scenarios import WORLD
 
 HERE = Path(__file__).parent
@@ -29,28 +30,43 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def launch(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[dict[str, Any]]]:
-    """Run a script of this folder under torchrun; returns what each process saved."""
+    """Run a script of this folder under torchrun; returns what each process saved.
+
+    Under pytest-xdist the first worker that needs a script runs it, and the others wait for it.
+    """
+    base = tmp_path_factory.getbasetemp()
+    root = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
     def run(script: str) -> list[dict[str, Any]]:
-        folder = tmp_path_factory.mktemp("workers")
-        command = [sys.executable, "-m", "torch.distributed.run", "--rdzv-backend", "c10d"]
-        command += ["--rdzv-endpoint", "127.0.0.1:0", "--local-addr", "127.0.0.1"]
-        command += ["--nproc-per-node", str(WORLD), str(HERE / script), str(folder)]
-        process = subprocess.Popen(
-            command,
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-        try:
-            output, _ = process.communicate(timeout=SECONDS)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            pytest.fail(f"{script} hangs:\n{process.communicate()[0]}", pytrace=False)
-        if process.returncode:
-            pytest.fail(f"{script} failed:\n{output}", pytrace=False)
+        folder = root / f"{Path(script).stem}-saw"
+        complaint = folder / "complaint.txt"
+        with FileLock(root / f"{folder.name}.lock"):
+            if not complaint.exists():
+                folder.mkdir()
+                complaint.write_text(_launch(script, folder))
+        if complaint.read_text():
+            pytest.fail(complaint.read_text(), pytrace=False)
         return [torch.load(folder / f"{rank}.pt", weights_only=False) for rank in range(WORLD)]
 
     return run
+
+
+def _launch(script: str, folder: Path) -> str:
+    """What went wrong, with the output of all processes; nothing if nothing did."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(WORLD)]
+    command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0"]
+    command += ["--local-addr", "127.0.0.1", str(HERE / script), str(folder)]
+    process = subprocess.Popen(
+        command,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        output, _ = process.communicate(timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGTERM)  # torchrun ends its processes
+        return f"{script} hangs:\n{process.communicate()[0]}"
+    return f"{script} failed:\n{output}" if process.returncode else ""

@@ -32,6 +32,7 @@ def main(folder: Path) -> None:
     saw["hybrid"] = scenarios.train(scenarios.HYBRID, sharded(scenarios.HYBRID, hybrid), rank)
     saw["together"] = scenarios.train(scenarios.LONG, sharded(scenarios.LONG, mesh), rank, steps=30)
     saw["frozen"] = with_a_frozen_module_left_out(mesh, rank)
+    saw["Accelerate"] = with_accelerate(mesh, rank)
     saw["other tasks"] = raised(lambda: other_tasks(mesh, rank))
     saw["other micro-batches"] = raised(lambda: other_micro_batches(mesh, rank))
     saw["other tasks under all heads"] = raised(lambda: other_tasks_under_all_heads(mesh, rank))
@@ -114,6 +115,16 @@ def with_a_frozen_module_left_out(mesh: DeviceMesh, rank: int) -> scenarios.Run:
     frozen = set(model.trunk[0].requires_grad_(False).parameters())
     fully_shard(model, mesh=mesh, ignored_params=frozen)
     return scenarios.train(scenario, model, rank)
+
+
+def with_accelerate(mesh: DeviceMesh, rank: int) -> scenarios.Run:
+    from accelerate import Accelerator
+    from accelerate.utils import DistributedType
+
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
+    accelerator.state.distributed_type = DistributedType.FSDP  # which it takes up on a GPU only
+    scenario = scenarios.HYBRID
+    return scenarios.train(scenario, sharded(scenario, mesh), rank, engine=accelerator)
 
 
 if __name__ == "__main__":

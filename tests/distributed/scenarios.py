@@ -32,8 +32,12 @@ SECOND_ONLY: Split = ([], [slice(0, 5), slice(5, 12)])
 class Net(nn.Module):
     """A trunk and a head per task; with `rows`, the input goes through an embedding table."""
 
-    def __init__(self, rows: int = 0, sparse: bool = False, norm: bool = False) -> None:
+    def __init__(
+        self, rows: int = 0, sparse: bool = False, norm: bool = False, scalar: bool = False
+    ) -> None:
         super().__init__()
+        # Under FSDP2 one of two processes has no part of a single row.
+        self.gain = nn.Parameter(torch.ones(1 if scalar else (1, 16)))
         self.table = nn.Embedding(rows, WIDTH, sparse=sparse) if rows else None
         self.trunk = nn.Sequential(
             nn.Linear(WIDTH, 16),
@@ -47,7 +51,7 @@ class Net(nn.Module):
     def forward(self, x: torch.Tensor, task: str | None = None) -> Any:
         if self.table is not None:
             x = self.table(x).mean(1)
-        hidden = self.trunk(x)
+        hidden = self.gain * self.trunk(x)
         if task is not None:
             return self.heads[task](hidden)
         return {name: head(hidden) for name, head in self.heads.items()}
@@ -99,6 +103,11 @@ SCENARIOS = {
     "GradNorm": Scenario(GRADNORM),
     "PCGrad, float32": Scenario(PCGRAD, dtype=torch.float32, optimizer=SGD),
     "GradVac by layer, float32": Scenario(LAYERS, dtype=torch.float32, optimizer=SGD),
+    # Gradients of a single number are parallel or opposed, and may cancel: rounding must not decide.
+    "a layer of one number": Scenario(LAYERS, net={"scalar": True}, optimizer=SGD),
+    "a layer of one number, float32": Scenario(
+        LAYERS, net={"scalar": True}, dtype=torch.float32, optimizer=SGD
+    ),
     "unequal item counts": Scenario(LAYERS, **COUNTED),
     "one batch under all heads": Scenario(PCGRAD, shared=True),
     "one batch under all heads, counted": Scenario(LAYERS, shared=True, **COUNTED),
@@ -221,6 +230,7 @@ def train(
     steps: int = STEPS,
 ) -> Run:
     """Train for a few steps; `model` may be wrapped or sharded."""
+    torch.manual_seed(17 if rank is None else rank)  # no method may draw from the global generator
     method = scenario.method(model, engine=engine)
     optimizer = optimizer or scenario.optimizer(model.parameters())
     if scenario.plain_first:

@@ -40,6 +40,12 @@ def test_hybrid_sharding_equals_joined_batch(saw: Any) -> None:
         torch.testing.assert_close(of_rank["hybrid"].losses, joined.losses, rtol=1e-12, atol=0)
 
 
+def test_accelerate_over_fsdp2_equals_joined_batch(saw: Any) -> None:
+    joined = scenarios.alone(scenarios.HYBRID)
+    for of_rank in saw:
+        assert scenarios.error(of_rank["Accelerate"], joined) < 1e-12
+
+
 def test_ranks_stay_together_under_fsdp2(saw: Any) -> None:
     first, second = (of_rank["together"] for of_rank in saw)
     assert scenarios.same(first.weights, second.weights)
@@ -102,7 +108,7 @@ def test_model_whose_root_is_not_sharded_is_refused(saw: Any) -> None:
     for of_rank in saw:
         kind, message = of_rank["root not sharded"]
         assert kind == "ValueError"
-        assert "'heads.a.weight' is not sharded" in message
+        assert "'gain' is not sharded" in message
         assert "call fully_shard on the root" in message
 
 
