@@ -194,14 +194,13 @@ def test_fomaml_of_one_step_is_plain_training_at_the_outer_rate(outer_lr: float)
     torch.testing.assert_close(bowls.x.detach(), expected, rtol=1e-13, atol=1e-14)
 
 
-def test_several_tasks_in_a_step_are_summed_and_measured() -> None:
+def test_several_tasks_in_a_step_are_summed() -> None:
     bowls = Bowls()
     phi = bowls.x.detach().clone()
     method = Reptile(bowls, inner_steps=1, outer_lr=0.5)
-    report = method.backward({task: partial(bowls.loss, task) for task in TASKS})
+    method.backward({task: partial(bowls.loss, task) for task in TASKS})
     summed = sum(bowls.A[task] @ (phi - bowls.c[task]) for task in TASKS)
     torch.testing.assert_close(bowls.x.grad, summed)
-    assert report.gram.isfinite().all()
 
 
 # outer_lr=1 is plain training
