@@ -9,15 +9,11 @@ from typing import Any
 
 import torch
 
-from gradaccord.core.across import first_one, join, join_shards, same_plan, sum_over
 from gradaccord.core.bank import Bank, deliver, put, take
-from gradaccord.core.collect import Collector
-from gradaccord.core.engine import as_engine
-from gradaccord.core.gram import gram
-from gradaccord.core.losses import Losses, read_losses
-from gradaccord.core.parameters import Granularity, Model, Parameters, Partition
+from gradaccord.core.gather import Gatherer
+from gradaccord.core.losses import Losses
+from gradaccord.core.parameters import Granularity, Model, Partition, matching
 from gradaccord.core.report import StepReport
-from gradaccord.core.sharding import shards_of
 
 
 @dataclass(frozen=True)
@@ -62,16 +58,15 @@ class Combination:
     ) -> None:
         if reduction not in ("sum", "mean"):
             raise ValueError(f"`reduction` is {reduction!r}: use 'sum' or 'mean'.")
-        if not isinstance(model, torch.nn.Module):
-            model = list(model)
         self.reduction = reduction
-        self.parameters = Parameters.of(model)
+        self.gatherer = Gatherer(model, engine)
+        self.parameters = self.gatherer.parameters
+        self.engine = self.gatherer.engine
         self.partition = Partition.of(self.parameters.names, granularity)
-        self.given_shared = _given(shared, self.parameters.names)
-        self.engine = as_engine(model, engine)
-        self.shards = shards_of(self.parameters.names, self.parameters.tensors)
+        self.given_shared = (
+            None if shared is None else matching("shared", shared, self.parameters.names)
+        )
         self.generator = torch.Generator().manual_seed(seed)
-        self._collector = Collector(self.parameters, self.engine, self.shards)
 
     def weigh(self, measured: Measured) -> torch.Tensor:
         """The weight of each task in each group, [G, T]; the method's state moves on."""
@@ -87,7 +82,8 @@ class Combination:
         before = take(self.parameters)
         state = self.state_dict()
         try:
-            bank, order = self._bank(losses)
+            bank, order = self.gatherer.gather(losses)
+            bank = bank.ordered(sorted(bank.tasks))
             measured, groups = self._measure(bank)
             seen = measured.grams if self.measure else measured.losses
             finite = bool(torch.isfinite(seen).all())
@@ -122,54 +118,15 @@ class Combination:
             )
         self.generator.set_state(state["generator"].cpu())
 
-    def _bank(self, losses: Losses) -> tuple[Bank, list[str]]:
-        """Every task's gradient of the joined batch, sorted by name; and the user's own order."""
-        outcome = self._outcome(losses)
-        order = list(outcome.tasks) if isinstance(outcome, Bank) else []
-        if self.engine.group is not None:
-            bank = join(outcome, self.parameters.tensors, self.engine.group)
-        else:
-            assert isinstance(outcome, Bank)
-            bank = outcome if self.shards is None else join_shards(outcome, self.shards)
-        bank = bank.ordered(sorted(bank.tasks))
-        if isinstance(losses, dict):
-            order = list(losses)
-        return bank, order + [task for task in bank.tasks if task not in order]
-
-    def _outcome(self, losses: Losses) -> Bank | Exception:
-        """This process's own bank; under DDP an exception is kept until the others know of it."""
-        try:
-            try:
-                batches = read_losses(losses)
-            except Exception as error:
-                if self.shards is not None:
-                    same_plan(error, self.shards)
-                raise
-            return self._collector.collect(batches)
-        except Exception as error:
-            if self.engine.group is None:
-                raise
-            return error
-
     def _measure(self, bank: Bank) -> tuple[Measured, list[int]]:
         """The Gram matrices over shared parameters, and the group of each of those (else -1)."""
-        losses = torch.stack([loss.detach().cpu().to(torch.float64) for loss in bank.losses])
-        if not self.engine.skips_bad_steps:
-            for task, loss in zip(bank.tasks, losses.tolist(), strict=True):
-                if not torch.isfinite(torch.tensor(loss)):
-                    raise ValueError(
-                        f"Task {task!r} has the loss {loss}: nothing was changed; with float16, "
-                        "pass engine=GradScaler() to skip such steps."
-                    )
+        losses = self.gatherer.losses(bank)
         if not self.measure:
             unknown = torch.full((len(self.partition.groups), *losses.shape * 2), float("nan"))
             nothing = torch.zeros(len(self.partition.groups), dtype=torch.bool)
             measured = Measured(tuple(bank.tasks), losses, unknown, self.partition.groups, nothing)
             return measured, [-1] * len(self.parameters)
-        products = gram(bank.gradients)
-        self._agree_on(products)
-        factors = torch.tensor(bank.factors, dtype=torch.float64) / self.engine.scale()
-        products = products * factors[:, None] * factors[None, :]
+        products = self.gatherer.products(bank)
         groups = self._shared_groups(bank, products)
         grams = torch.zeros(len(self.partition.groups), *products.shape[1:], dtype=torch.float64)
         present = torch.zeros(len(self.partition.groups), dtype=torch.bool)
@@ -178,16 +135,6 @@ class Combination:
                 grams[group] += product
                 present[group] = True
         return Measured(tuple(bank.tasks), losses, grams, self.partition.groups, present), groups
-
-    def _agree_on(self, grams: torch.Tensor) -> None:
-        """One Gram matrix for all processes, to the last bit, so that all decide alike."""
-        if self.shards is not None:
-            for group in self.shards.parts:
-                sum_over(grams, group, self.shards.device)
-            for group in self.shards.copies:
-                first_one(grams, group, self.shards.device)
-        elif self.engine.group is not None:
-            first_one(grams, self.engine.group, self.parameters.tensors[0].device)
 
     def _shared_groups(self, bank: Bank, products: torch.Tensor) -> list[int]:
         """The group of each shared parameter, -1 for the others.
@@ -250,18 +197,3 @@ def projection_order(n_tasks: int, generator: torch.Generator) -> torch.Tensor:
     keys = torch.rand(n_tasks, n_tasks, generator=generator, dtype=torch.float32)
     keys.fill_diagonal_(2.0)  # the task itself comes last, and is cut off
     return keys.argsort(dim=1)[:, :-1]
-
-
-def _given(shared: Iterable[str] | None, names: tuple[str, ...]) -> frozenset[str] | None:
-    if shared is None:
-        return None
-    chosen: set[str] = set()
-    for prefix in [shared] if isinstance(shared, str) else shared:
-        found = [n for n in names if n == prefix or n.startswith(f"{prefix}.")]
-        if not found:
-            raise ValueError(
-                f"`shared` lists {prefix!r}, but no parameter has that name or prefix; there are "
-                f"{', '.join(names[:3])}, ..."
-            )
-        chosen.update(found)
-    return frozenset(chosen)

@@ -27,7 +27,7 @@ class Sum(Combination):
         self.measure = measure
         if not measure and self.engine.group is None:
             # Rows are worth finding only where they are compared, or travel between processes.
-            self._collector.parameters = replace(self.parameters, embeddings=frozenset())
+            self.gatherer.collector.parameters = replace(self.parameters, embeddings=frozenset())
 
     def weigh(self, measured: Measured) -> torch.Tensor:
         return torch.ones(measured.grams.shape[:2], dtype=torch.float64)

@@ -90,6 +90,20 @@ def canonical(name: str) -> str:
     return name.replace("_orig_mod.", "").replace("_checkpoint_wrapped_module.", "")
 
 
+def matching(field: str, prefixes: Iterable[str], names: Sequence[str]) -> frozenset[str]:
+    """The names that are, or lie below, one of the prefixes; each must match something."""
+    chosen: set[str] = set()
+    for prefix in [prefixes] if isinstance(prefixes, str) else prefixes:
+        found = [n for n in names if n == prefix or n.startswith(f"{prefix}.")]
+        if not found:
+            raise ValueError(
+                f"`{field}` lists {prefix!r}, but no parameter has that name or prefix; there are "
+                f"{', '.join(names[:3])}, ..."
+            )
+        chosen.update(found)
+    return frozenset(chosen)
+
+
 @dataclass(frozen=True)
 class Partition:
     """Groups of parameters that are treated as one vector each; -1 marks a parameter in none."""
@@ -154,13 +168,7 @@ def _listed(names: Sequence[str], groups: Mapping[str, Sequence[str]]) -> list[s
     owner: dict[str, str] = {}
     for group, members in groups.items():
         for member in [members] if isinstance(members, str) else members:
-            found = [n for n in names if n == member or n.startswith(member + ".")]
-            if not found:
-                raise ValueError(
-                    f"`granularity` lists {member!r} in group {group!r}, but no parameter has "
-                    "that name or prefix."
-                )
-            for name in found:
+            for name in matching("granularity", [member], names):
                 if name in owner and owner[name] != group:
                     raise ValueError(
                         f"`granularity` puts parameter {name!r} into two groups, {owner[name]!r} "

@@ -1,0 +1,87 @@
+"""From losses to the gradients of the joined batch, whatever the engine and the processes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import nn
+
+from gradaccord.core.across import first_one, join, join_shards, same_plan, sum_over
+from gradaccord.core.bank import Bank
+from gradaccord.core.collect import Collector
+from gradaccord.core.engine import as_engine
+from gradaccord.core.gram import gram
+from gradaccord.core.losses import Losses, read_losses
+from gradaccord.core.parameters import Model, Parameters
+from gradaccord.core.sharding import shards_of
+
+
+class Gatherer:
+    """What every method stands on: it runs the losses and gives a bank, the same on every process."""
+
+    def __init__(self, model: Model, engine: Any = None) -> None:
+        if not isinstance(model, nn.Module):
+            model = list(model)
+        self.parameters = Parameters.of(model)
+        self.engine = as_engine(model, engine)
+        self.shards = shards_of(self.parameters.names, self.parameters.tensors)
+        self.collector = Collector(self.parameters, self.engine, self.shards)
+
+    def gather(self, losses: Losses) -> tuple[Bank, list[str]]:
+        """Every task's gradient of the joined batch; and the tasks in the user's own order."""
+        outcome = self._outcome(losses)
+        order = list(outcome.tasks) if isinstance(outcome, Bank) else []
+        if self.engine.group is not None:
+            bank = join(outcome, self.parameters.tensors, self.engine.group)
+        else:
+            assert isinstance(outcome, Bank)
+            bank = outcome if self.shards is None else join_shards(outcome, self.shards)
+        if isinstance(losses, dict):
+            order = list(losses)
+        return bank, order + [task for task in bank.tasks if task not in order]
+
+    def losses(self, bank: Bank) -> torch.Tensor:
+        """The tasks' mean losses, [T] in float64 on CPU; one that is not finite is refused."""
+        losses = torch.stack([loss.detach().cpu().to(torch.float64) for loss in bank.losses])
+        if not self.engine.skips_bad_steps:
+            for task, loss in zip(bank.tasks, losses.tolist(), strict=True):
+                if not math.isfinite(loss):
+                    raise ValueError(
+                        f"Task {task!r} has the loss {loss}: nothing was changed; with float16, "
+                        "pass engine=GradScaler() to skip such steps."
+                    )
+        return losses
+
+    def products(self, bank: Bank) -> torch.Tensor:
+        """The Gram matrix of the tasks' gradients for each parameter, [P, T, T], without loss scale."""
+        products = gram(bank.gradients)
+        self.agree_on(products)
+        factors = torch.tensor(bank.factors, dtype=torch.float64) / self.engine.scale()
+        return products * factors[:, None] * factors[None, :]
+
+    def agree_on(self, products: torch.Tensor) -> None:
+        """Dot products of all processes' parts, the same everywhere to the last bit."""
+        if self.shards is not None:
+            for group in self.shards.parts:
+                sum_over(products, group, self.shards.device)
+            for group in self.shards.copies:
+                first_one(products, group, self.shards.device)
+        elif self.engine.group is not None:
+            first_one(products, self.engine.group, self.parameters.tensors[0].device)
+
+    def _outcome(self, losses: Losses) -> Bank | Exception:
+        """This process's own bank; under DDP an exception is kept until the others know of it."""
+        try:
+            try:
+                batches = read_losses(losses)
+            except Exception as error:
+                if self.shards is not None:
+                    same_plan(error, self.shards)
+                raise
+            return self.collector.collect(batches)
+        except Exception as error:
+            if self.engine.group is None:
+                raise
+            return error
