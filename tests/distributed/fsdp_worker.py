@@ -16,6 +16,8 @@ from scenarios import FSDP_SCENARIOS, LAYERS, PCGRAD, WORLD, Scenario
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+from torch.distributed.tensor import distribute_module
+from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
 
 
 def main(folder: Path) -> None:
@@ -41,6 +43,7 @@ def main(folder: Path) -> None:
     saw["other tasks, hybrid"] = raised(lambda: other_tasks(hybrid, rank))
     saw["NaN"] = raised(lambda: not_a_number(mesh, rank))
     saw["root not sharded"] = raised(lambda: root_not_sharded(mesh))
+    saw["tensor parallel"] = raised(lambda: tensor_parallel(mesh))
     saw["FSDP1"] = raised(first_generation)
     torch.save(saw, folder / f"{rank}.pt")
     dist.barrier()
@@ -102,6 +105,12 @@ def root_not_sharded(mesh: DeviceMesh) -> None:
     model = scenarios.net(Scenario(PCGRAD))
     fully_shard(model.trunk, mesh=mesh)
     PCGRAD(model)
+
+
+def tensor_parallel(mesh: DeviceMesh) -> None:
+    model = scenarios.net(Scenario(PCGRAD))
+    parallelize_module(model.trunk[0], mesh, ColwiseParallel())
+    PCGRAD(distribute_module(model, mesh))
 
 
 def first_generation() -> None:

@@ -236,6 +236,8 @@ def train(
     if scenario.plain_first:
         part = slice(0, ITEMS) if rank is None else scenario.splits["a"][rank][0]
         sum(shared_loss(scenario, model, STEPS, part).values()).backward()
+        if rank is not None:  # what stands in `.grad` is views of one bucket
+            assert len({p.grad.untyped_storage().data_ptr() for p in model.parameters()}) == 1
         optimizer.step()
     start = weights_of(model)
     seen: list[Any] = []

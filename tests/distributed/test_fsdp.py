@@ -112,6 +112,13 @@ def test_model_whose_root_is_not_sharded_is_refused(saw: Any) -> None:
         assert "call fully_shard on the root" in message
 
 
+def test_tensor_parallel_model_is_refused(saw: Any) -> None:
+    for of_rank in saw:
+        kind, message = of_rank["tensor parallel"]
+        assert kind == "ValueError"
+        assert "without tensor parallelism" in message
+
+
 def test_first_generation_of_fsdp_is_refused(saw: Any) -> None:
     for of_rank in saw:
         kind, message = of_rank["FSDP1"]
