@@ -168,6 +168,6 @@ def test_a_screen_without_a_terminal_prints_plain_lines(monkeypatch: pytest.Monk
     screen = Screen(console)
     latest = {"sum": {"loss": 1.25, "cosine": 0.1, "conflicts": 0.4, "accuracy": float("nan")}}
     with screen.running():
-        screen.show(Standing(Settings(), 1, 40, 75.0, latest))
+        screen.show(Standing(Settings(steps=200), 1, 40, 75.0, latest))
     assert isinstance(console.file, io.StringIO)
     assert console.file.getvalue() == "seed 2/3  step 40/200  1:15 left  loss: sum 1.250\n"

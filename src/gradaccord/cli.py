@@ -82,7 +82,7 @@ def demo(
     seeds: Annotated[
         int, typer.Option(min=1, metavar="N", help="Repetitions; errors are over these.")
     ] = 3,
-    steps: Annotated[int, typer.Option(min=1, metavar="N", help="Optimiser steps of each run.")] = 200,
+    steps: Annotated[int, typer.Option(min=1, metavar="N", help="Optimiser steps of each run.")] = 160,
     methods: Annotated[
         str,
         typer.Option(metavar="A,B", help="Some of sum, pcgrad, gradvac, gradnorm; sum always runs."),
@@ -122,5 +122,7 @@ def demo(
         console.print(f"Took {comparison.seconds:.0f} s.", highlight=False)
         if out is not None:
             console.print(f"Written: {comparison.save(out)}", highlight=False, soft_wrap=True)
+    else:
+        console.print("Interrupted before the first step was done.")
     if comparison.interrupted:
         raise typer.Exit(INTERRUPTED)

@@ -191,7 +191,7 @@ def _compare_under(seed: int, comparison: Comparison, started: float, progress: 
 
 
 def _turns(methods: Sequence[str], step: int) -> list[str | None]:
-    """Who goes first changes from step to step; None stands for the timing without a method."""
+    """Who goes first rotates, the timing without a method (None) included."""
     turns = [None, *methods]
     first = step // PLAIN_EVERY % len(turns)
     return turns[first:] + turns[:first]

@@ -22,7 +22,7 @@ class Settings:
     """What is run. The baseline is always among the methods, and first."""
 
     seeds: int = 3
-    steps: int = 200
+    steps: int = 160
     methods: tuple[str, ...] = tuple(METHODS)
     languages_per_step: int = 6
     batch: int = 12
