@@ -22,7 +22,7 @@ from gradaccord.demo.results import Comparison, Outcome
 from gradaccord.demo.settings import BASELINE, METHODS, Settings
 from gradaccord.models.characters import CharacterClassifier
 
-MAX_LENGTH = 24  # characters; 19 names in 20 are shorter
+MAX_LENGTH = 24  # characters; 19 names in 20 have no more
 WARM_UP = 20  # steps
 PLAIN_EVERY = 4  # steps between two timings of `sum(losses).backward()`
 LOOKS = 4  # glances at the accuracy during a run, for the screen alone
@@ -47,8 +47,8 @@ class Standing:
 def compare(settings: Settings, progress: Progress = lambda standing: None) -> Comparison:
     """Run everything; an interrupt (Ctrl-C) ends it early with what is done so far.
 
-    Uses one thread, which on matrices this small is the fastest, and leaves torch's global random
-    state and number of threads as they were.
+    Uses one thread: with matrices this small, threads that wait for one another are far slower on a
+    busy machine. Leaves torch's global random state and number of threads as they were.
     """
     comparison = Comparison(settings, {method: [] for method in settings.methods})
     started = time.perf_counter()
