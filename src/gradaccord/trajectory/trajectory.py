@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 
+from gradaccord.combine.plain import Sum
 from gradaccord.core.losses import Losses
 from gradaccord.core.method import Method
-from gradaccord.core.parameters import Model, Parameters
+from gradaccord.core.parameters import Model, Parameters, matching
 from gradaccord.core.report import StepReport
 from gradaccord.core.sharding import like, local
-from gradaccord.trajectory.plain_gradient import PlainGradient
 
 
 class Trajectory:
@@ -34,8 +34,8 @@ class Trajectory:
     heads: names or prefixes of parameters that stay as trained: neither moved by the outer update
         nor reset. By default there are none: every trainable parameter takes part.
     gradient: the method that fills `.grad` at every step, e.g. PCGrad(model). By default the plain
-        gradient, and `options` (engine, reduction, ...) are its; it does not measure a lone task's
-        gradient, gradient=Sum(model) does.
+        gradient, and `options` (engine, reduction, ...) are its; it is not measured,
+        gradient=Sum(model) is.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Trajectory:
         self.outer_lr = outer_lr
         self.optimizer_state = optimizer_state
         parameters = Parameters.of(model)
-        kept = _named("heads", heads, parameters.names)
+        kept = matching("heads", heads or (), parameters.names)
         self.parameters = {
             name: tensor
             for name, tensor in zip(parameters.names, parameters.tensors, strict=True)
@@ -72,7 +72,7 @@ class Trajectory:
                 f"`heads` names all {len(kept)} parameters: leave some to take part in the trajectory."
             )
         self.optimizer = _checked_optimizer(optimizer, optimizer_state, self.parameters)
-        self.gradient = PlainGradient(model, **options) if gradient is None else gradient
+        self.gradient = Sum(model, measure=False, **options) if gradient is None else gradient
         self.step = 0  # inner steps taken in this trajectory; at 0 the weights are phi
         self._phi: dict[str, torch.Tensor] = {}
         self._has_gradient = False
@@ -256,19 +256,6 @@ def whole_number(field: str, value: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"`{field}` is {value!r}: it must be a whole number >= 1.")
     return value
-
-
-def _named(field: str, prefixes: Iterable[str] | None, names: Sequence[str]) -> frozenset[str]:
-    chosen: set[str] = set()
-    for prefix in [prefixes] if isinstance(prefixes, str) else prefixes or ():
-        found = [n for n in names if n == prefix or n.startswith(f"{prefix}.")]
-        if not found:
-            raise ValueError(
-                f"`{field}` lists {prefix!r}, but no parameter has that name or prefix; there are "
-                f"{', '.join(names[:3])}, ..."
-            )
-        chosen.update(found)
-    return frozenset(chosen)
 
 
 def _checked_optimizer(optimizer: Any, state: str, parameters: dict[str, torch.Tensor]) -> Any:
