@@ -19,11 +19,17 @@ _HOMES = {
     "GradVac": "gradaccord.combine.gradvac",
     "GradNorm": "gradaccord.combine.gradnorm",
     "TorchJD": "gradaccord.combine.torchjd",
+    "DotProd": "gradaccord.align.dotprod",
+    "PairedSum": "gradaccord.align.paired",
+    "SAM": "gradaccord.align.sam",
 }
 
 __all__ = [*_HOMES, "__version__"]  # noqa: PLE0604
 
 if TYPE_CHECKING:
+    from gradaccord.align.dotprod import DotProd as DotProd
+    from gradaccord.align.paired import PairedSum as PairedSum
+    from gradaccord.align.sam import SAM as SAM
     from gradaccord.combine.gradnorm import GradNorm as GradNorm
     from gradaccord.combine.gradvac import GradVac as GradVac
     from gradaccord.combine.pcgrad import PCGrad as PCGrad

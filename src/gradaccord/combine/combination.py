@@ -84,9 +84,7 @@ class Combination:
         try:
             bank, order = self.gatherer.gather(losses)
             bank = bank.ordered(sorted(bank.tasks))
-            measured, groups = self._measure(bank)
-            seen = measured.grams if self.measure else measured.losses
-            finite = bool(torch.isfinite(seen).all())
+            measured, groups, finite = self._measure(bank)
             plain = torch.ones(len(measured.groups), len(bank.tasks), dtype=torch.float64)
             own = plain[0]
             weights = plain
@@ -118,14 +116,16 @@ class Combination:
             )
         self.generator.set_state(state["generator"].cpu())
 
-    def _measure(self, bank: Bank) -> tuple[Measured, list[int]]:
-        """The Gram matrices over shared parameters, and the group of each of those (else -1)."""
+    def _measure(self, bank: Bank) -> tuple[Measured, list[int], bool]:
+        """The Gram matrices over shared parameters, the group of each of those (else -1), and
+        whether all gradients are finite, those of heads too.
+        """
         losses = self.gatherer.losses(bank)
         if not self.measure:
             unknown = torch.full((len(self.partition.groups), *losses.shape * 2), float("nan"))
             nothing = torch.zeros(len(self.partition.groups), dtype=torch.bool)
             measured = Measured(tuple(bank.tasks), losses, unknown, self.partition.groups, nothing)
-            return measured, [-1] * len(self.parameters)
+            return measured, [-1] * len(self.parameters), bool(torch.isfinite(losses).all())
         products = self.gatherer.products(bank)
         groups = self._shared_groups(bank, products)
         grams = torch.zeros(len(self.partition.groups), *products.shape[1:], dtype=torch.float64)
@@ -134,7 +134,8 @@ class Combination:
             if group >= 0:
                 grams[group] += product
                 present[group] = True
-        return Measured(tuple(bank.tasks), losses, grams, self.partition.groups, present), groups
+        measured = Measured(tuple(bank.tasks), losses, grams, self.partition.groups, present)
+        return measured, groups, bool(torch.isfinite(products).all())
 
     def _shared_groups(self, bank: Bank, products: torch.Tensor) -> list[int]:
         """The group of each shared parameter, -1 for the others.

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
+from gradaccord.core.sharding import local
+
 
 @contextmanager
 def displaced(
@@ -21,9 +23,10 @@ def displaced(
     Restored from a copy (theta + d - d is not theta in floating point), also when the block
     raises. `buffers` (running statistics) are put back too. Costs one copy of what moves.
     """
-    moved = [(p, d) for p, d in zip(parameters, direction, strict=True) if d is not None]
     with torch.no_grad():
-        kept = [p.detach().clone() for p, _ in moved]
+        pairs = zip(parameters, direction, strict=True)
+        moved = [(local(p.detach()), local(d)) for p, d in pairs if d is not None]
+        kept = [p.clone() for p, _ in moved]
     try:
         with preserved(buffers):
             with torch.no_grad():

@@ -31,16 +31,19 @@ class Gatherer:
 
     def gather(self, losses: Losses) -> tuple[Bank, list[str]]:
         """Every task's gradient of the joined batch; and the tasks in the user's own order."""
-        outcome = self._outcome(losses)
+        outcome = self.collect(losses)
         order = list(outcome.tasks) if isinstance(outcome, Bank) else []
-        if self.engine.group is not None:
-            bank = join(outcome, self.parameters.tensors, self.engine.group)
-        else:
-            assert isinstance(outcome, Bank)
-            bank = outcome if self.shards is None else join_shards(outcome, self.shards)
+        bank = self.joined(outcome)
         if isinstance(losses, dict):
             order = list(losses)
         return bank, order + [task for task in bank.tasks if task not in order]
+
+    def joined(self, outcome: Bank | Exception) -> Bank:
+        """The bank of the joined batch from this process's own."""
+        if self.engine.group is not None:
+            return join(outcome, self.parameters.tensors, self.engine.group)
+        assert isinstance(outcome, Bank)
+        return outcome if self.shards is None else join_shards(outcome, self.shards)
 
     def losses(self, bank: Bank) -> torch.Tensor:
         """The tasks' mean losses, [T] in float64 on CPU; one that is not finite is refused."""
@@ -71,7 +74,7 @@ class Gatherer:
         elif self.engine.group is not None:
             first_one(products, self.engine.group, self.parameters.tensors[0].device)
 
-    def _outcome(self, losses: Losses) -> Bank | Exception:
+    def collect(self, losses: Losses) -> Bank | Exception:
         """This process's own bank; under DDP an exception is kept until the others know of it."""
         try:
             try:

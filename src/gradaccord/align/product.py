@@ -1,0 +1,255 @@
+"""The product of a batch's Hessian with a vector: exact by double backward, or by differences."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from gradaccord.align.paired import Batch
+from gradaccord.align.vectors import Vector, add_, none_like, scale_, vector_of
+from gradaccord.core.bank import Bank, Gradient, put, take
+from gradaccord.core.collect import Collector
+from gradaccord.core.displaced import buffers_of, displaced, preserved
+from gradaccord.core.engine import Engine
+from gradaccord.core.gather import Gatherer
+from gradaccord.core.sharding import like
+
+Direction = Callable[[Vector], tuple[Vector, float]]  # from the batch's own gradient: vector, factor
+
+KINKED = (
+    nn.ReLU,
+    nn.ReLU6,
+    nn.LeakyReLU,
+    nn.PReLU,
+    nn.RReLU,
+    nn.Threshold,
+    nn.Hardtanh,
+    nn.Hardsigmoid,
+    nn.Hardswish,
+    nn.MaxPool1d,
+    nn.MaxPool2d,
+    nn.MaxPool3d,
+    nn.AdaptiveMaxPool1d,
+    nn.AdaptiveMaxPool2d,
+)
+
+
+class NoDoubleBackward(Exception):  # noqa: N818
+    """Something on the way from the loss to the weights can be differentiated only once."""
+
+
+class _TwiceBackward(Engine):
+    """An engine that also differentiates the gradient: `.grad` gets G, `product` gets H v."""
+
+    def __init__(self, gatherer: Gatherer, direction: Direction) -> None:
+        engine = gatherer.engine
+        self.model, self.replicas = engine.model, engine.replicas
+        self.inner = engine
+        self.tensors = gatherer.parameters.tensors
+        self.direction = direction
+        self.product: Vector = [None] * len(self.tensors)
+
+    def backward(self, loss: torch.Tensor, retain_graph: bool = False) -> None:
+        trained = [i for i, p in enumerate(self.tensors) if p.requires_grad]
+        weights = [self.tensors[i] for i in trained]
+        scaled = loss * self.inner.scale()
+        try:
+            found = torch.autograd.grad(scaled, weights, create_graph=True, allow_unused=True)
+            gradient: Vector = [None] * len(self.tensors)
+            for i, g in zip(trained, found, strict=True):
+                gradient[i] = g
+            vector, factor = self.direction([None if g is None else g.detach() for g in gradient])
+            terms = [
+                (g * v).sum()
+                for g, v in zip(gradient, vector, strict=True)
+                if g is not None and v is not None and g.requires_grad
+            ]
+            if terms:
+                dot = torch.stack([t.double() for t in terms]).sum() * factor
+                second = torch.autograd.grad(dot, weights, allow_unused=True)
+                piece: Vector = [None] * len(self.tensors)
+                for i, h in zip(trained, second, strict=True):
+                    piece[i] = h
+                add_(self.product, piece)
+        except torch.OutOfMemoryError:
+            raise
+        except (RuntimeError, NotImplementedError) as error:
+            raise NoDoubleBackward(str(error)) from error
+        for p, new in zip(self.tensors, gradient, strict=True):
+            if new is not None:
+                p.grad = new.detach() if p.grad is None else p.grad.add_(new.detach())
+
+
+def exact(gatherer: Gatherer, batch: Batch, direction: Direction, again: bool) -> Vector:
+    """H v by double backward, in the batch's stored units; its gradient comes with it.
+
+    again: the batch has been run already, and is now run a second time with the same masks.
+    """
+    losses = {batch.name: list(batch.calls or ())}
+    replay: Any = nullcontext()
+    if again:
+        losses, random = batch.again()
+        replay = random.replayed()
+    engine = _TwiceBackward(gatherer, direction)
+    collector = Collector(gatherer.collector.parameters, engine, gatherer.shards)
+    first = gatherer.collector
+    gatherer.collector = collector
+    try:
+        # Fused attention can be differentiated once; the plain kernel twice.
+        with replay, sdpa_kernel(SDPBackend.MATH), preserved(_buffers(gatherer) if again else []):
+            outcome = gatherer.collect(losses)
+    finally:
+        gatherer.collector = first
+    product = engine.product
+    if isinstance(outcome, Bank):
+        stored: list[Gradient | None] = list(product)
+        twin = replace(outcome, gradients=[stored], factors=list(outcome.factors))
+        bank, twin = gatherer.joined(outcome), gatherer.joined(twin)
+    else:
+        bank = twin = gatherer.joined(outcome)  # raises on every process
+    loss = gatherer.losses(bank)[0]
+    if not again:
+        batch.loss, batch.factor = loss, bank.factors[0]
+        batch.gradient = vector_of(bank, batch.name)
+    return vector_of(twin, batch.name)
+
+
+def difference(
+    gatherer: Gatherer,
+    batch: Batch,
+    vector: Vector,
+    factor: float,
+    step: float,
+    centred: bool,
+    at_last: Callable[[], None] = lambda: None,
+) -> Vector:
+    """-H v by differences, in the batch's stored units; its gradient is used up.
+
+    One-sided: (G(theta - step v) - G(theta)) / step; centred: with G(theta + step v) and 2 step. The
+    vector is `factor` times what is given. `at_last` is called when it is no longer needed.
+    """
+    near = batch.gradient
+    if centred:
+        near = displaced_gradient(gatherer, batch, vector, step * factor)
+
+    def start() -> Vector:
+        at_last()
+        scale_(near, -1.0)
+        return near
+
+    result = displaced_gradient(gatherer, batch, vector, -step * factor, start)
+    scale_(result, 1 / (2 * step if centred else step))
+    return result
+
+
+def displaced_gradient(
+    gatherer: Gatherer,
+    batch: Batch,
+    vector: Vector,
+    step: float,
+    start: Callable[[], Vector] | None = None,
+) -> Vector:
+    """The batch's gradient at theta + step * vector, with the masks of its first run.
+
+    What `start` gives, once the weights stand there, is added to it.
+    """
+    losses, random = batch.again()
+    parameters = gatherer.parameters
+    # Alone, autograd accumulates onto the start in place, which saves a gradient of memory.
+    in_place = gatherer.engine.group is None
+    with random.replayed(), displaced(parameters.tensors, vector, step, _buffers(gatherer)):
+        first = start() if start is not None else none_like(parameters.tensors)
+        if in_place:
+            pairs = zip(parameters.tensors, first, strict=True)
+            put(parameters, [None if g is None else like(p, g) for p, g in pairs])
+        try:
+            bank, _ = gatherer.gather(losses)
+        finally:
+            take(parameters)
+    gatherer.losses(bank)
+    result = vector_of(bank, batch.name)
+    if not in_place:
+        add_(result, first)
+    return result
+
+
+def _buffers(gatherer: Gatherer) -> list[torch.Tensor]:
+    return buffers_of(gatherer.engine.model)
+
+
+def warn_of_differences(gatherer: Gatherer) -> None:
+    """Say so where a difference is known to be no product: at kinks, and in half precision."""
+    half = {p.dtype for p in gatherer.parameters.tensors} & {torch.float16, torch.bfloat16}
+    if half:
+        warnings.warn(
+            f"The weights are {half.pop()}, too coarse for a small displacement: keep them in float32 "
+            "and use autocast, or use mode='exact'.",
+            stacklevel=4,
+        )
+    model = gatherer.engine.model
+    for name, module in model.named_modules() if model is not None else ():
+        if isinstance(module, KINKED):
+            warnings.warn(
+                f"{type(module).__name__} ({name!r}) has kinks, across which a difference of gradients "
+                "is not the Hessian's product at any step size: use mode='exact'.",
+                stacklevel=4,
+            )
+            return
+
+
+def culprit(model: nn.Module | None, run: Callable[[], object]) -> str:
+    """Which module can be differentiated only once: each is tried on what it gets in one run."""
+    if model is None:
+        return "the loss"
+    seen: list[tuple[str, nn.Module, tuple[Any, ...], dict[str, Any]]] = []
+    handles = []
+    for name, module in model.named_modules():
+        if getattr(module, "_compiled_call_impl", None) is not None or hasattr(module, "_orig_mod"):
+            return f"the compiled module {name!r}" if name else "the compiled model"
+
+        def keep(m: nn.Module, args: Any, kwargs: Any, name: str = name) -> None:
+            seen.append((name, m, args, kwargs))
+
+        handles.append(module.register_forward_pre_hook(keep, with_kwargs=True))
+    try:
+        with torch.no_grad():
+            run()
+    finally:
+        for handle in handles:
+            handle.remove()
+    for name, module, args, kwargs in reversed(seen):  # the innermost come last
+        if not _twice_differentiable(module, args, kwargs):
+            return f"{type(module).__name__} ({name!r})" if name else type(module).__name__
+    return "the loss"
+
+
+def _twice_differentiable(module: nn.Module, args: Any, kwargs: Any) -> bool:
+    inputs = [
+        a.detach().clone().requires_grad_()
+        if isinstance(a, torch.Tensor) and a.is_floating_point()
+        else a
+        for a in args
+    ]
+    try:
+        output = module(*inputs, **kwargs)
+        while isinstance(output, tuple | list):
+            output = output[0]
+        if not isinstance(output, torch.Tensor) or not output.requires_grad:
+            return True
+        leaves = [a for a in inputs if isinstance(a, torch.Tensor) and a.requires_grad]
+        leaves += [p for p in module.parameters() if p.requires_grad]
+        first = torch.autograd.grad(output.square().sum(), leaves, create_graph=True, allow_unused=True)
+        total = torch.stack(
+            [g.square().sum() for g in first if g is not None and g.requires_grad]
+        ).sum()
+        torch.autograd.grad(total, leaves, allow_unused=True)
+    except (RuntimeError, NotImplementedError):
+        return False
+    return True
