@@ -8,9 +8,7 @@ LibMTL asks for torchvision, so it is installed apart: pip install --no-deps --t
 from __future__ import annotations
 
 import argparse
-import datetime
 import importlib
-import platform
 import sys
 import types
 import warnings
@@ -20,7 +18,7 @@ from pathlib import Path
 
 import torch
 from encoder import problem
-from measure import Arm, cpu_times, markdown, peak_memory, ratios
+from measure import Arm, cpu_times, markdown, peak_memory, publish, ratios, setting
 from rich.console import Console
 from rich.progress import Progress
 
@@ -149,21 +147,9 @@ def main() -> None:
                 rows.append([str(tasks), batch, name, f"{measured[name]:.2f}", f"{memory:.0f}"])
                 progress.advance(bar)
     table = markdown(["tasks", "batches", "way", "CPU time / floor", "peak memory over base, MB"], rows)
-    command = "python " + " ".join(
-        ["benchmarks/combine.py", f"--rounds {arguments.rounds}"]
-        + (["--libmtl FOLDER"] if arguments.libmtl else [])
-    )
-    text = (
-        f"{datetime.date.today()}, `{command}`, torch {torch.__version__}, {platform.machine()}, "
-        f"{arguments.threads} thread(s).\n\n{table}\n"
-    )
-    print(text)
-    if arguments.write:
-        readme = Path(__file__).parent / "README.md"
-        start, end = "<!-- combine -->\n", "<!-- /combine -->"
-        old = readme.read_text()
-        head, tail = old.split(start)[0], old.split(end)[1]
-        readme.write_text(f"{head}{start}{text}{end}{tail}")
+    options = f"--rounds {arguments.rounds}" + (" --libmtl FOLDER" if arguments.libmtl else "")
+    command = f"benchmarks/combine.py {options}"
+    publish("combine", f"{setting(command, arguments.threads)}\n\n{table}", arguments.write)
 
 
 if __name__ == "__main__":

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import datetime
 import gc
 import multiprocessing
+import platform
 import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+import torch
 
 Arm = Callable[[], object]
 
@@ -59,6 +63,24 @@ def _status(field: str) -> float:
         if line.startswith(field + ":"):
             return int(line.split()[1]) / 1024
     raise RuntimeError(f"/proc/self/status has no {field}")
+
+
+def publish(section: str, text: str, write: bool) -> None:
+    """Print a result and, if asked, put it between the section's marks in benchmarks/README.md."""
+    print(text)
+    if write:
+        readme = Path(__file__).parent / "README.md"
+        start, end = f"<!-- {section} -->\n", f"<!-- /{section} -->"
+        head, rest = readme.read_text().split(start)
+        readme.write_text(f"{head}{start}{text}\n{end}{rest.split(end)[1]}")
+
+
+def setting(command: str, threads: int) -> str:
+    """When, with what and how a table was measured."""
+    return (
+        f"{datetime.date.today()}, `python {command}`, torch {torch.__version__}, "
+        f"{platform.machine()}, {threads} thread(s)."
+    )
 
 
 def markdown(header: list[str], rows: list[list[str]]) -> str:

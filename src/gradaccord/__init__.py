@@ -22,6 +22,11 @@ _HOMES = {
     "DotProd": "gradaccord.align.dotprod",
     "PairedSum": "gradaccord.align.paired",
     "SAM": "gradaccord.align.sam",
+    "Reptile": "gradaccord.trajectory.reptile",
+    "SequentialReptile": "gradaccord.trajectory.sequential_reptile",
+    "FOMAML": "gradaccord.trajectory.fomaml",
+    "MultiTaskReptile": "gradaccord.trajectory.reptile",
+    "RecAdam": "gradaccord.regularize.recadam",
 }
 
 __all__ = [*_HOMES, "__version__"]  # noqa: PLE0604
@@ -39,6 +44,11 @@ if TYPE_CHECKING:
     from gradaccord.core.engine import Engine as Engine
     from gradaccord.core.method import Method as Method
     from gradaccord.core.report import StepReport as StepReport
+    from gradaccord.regularize.recadam import RecAdam as RecAdam
+    from gradaccord.trajectory.fomaml import FOMAML as FOMAML
+    from gradaccord.trajectory.reptile import MultiTaskReptile as MultiTaskReptile
+    from gradaccord.trajectory.reptile import Reptile as Reptile
+    from gradaccord.trajectory.sequential_reptile import SequentialReptile as SequentialReptile
 
 
 def __getattr__(name: str) -> Any:
