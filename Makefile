@@ -25,6 +25,8 @@ format: $(READY)
 bench: $(READY)
 	$(BIN)/pip install -q --no-deps --target $(VENV)/libmtl LibMTL
 	$(BIN)/python benchmarks/combine.py --libmtl $(VENV)/libmtl --write
+	$(BIN)/python benchmarks/align.py --write
+	$(BIN)/python benchmarks/trajectory.py --write
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -6,9 +6,7 @@ python benchmarks/trajectory.py [--rounds 20] [--threads 1]
 from __future__ import annotations
 
 import argparse
-import datetime
 import gc
-import platform
 import statistics
 import time
 import warnings
@@ -19,7 +17,7 @@ from typing import Any
 
 import torch
 from encoder import problem
-from measure import Arm, cpu_times, markdown, ratios
+from measure import Arm, cpu_times, markdown, publish, ratios, setting
 
 from gradaccord.combine.plain import Sum
 from gradaccord.regularize.recadam import RecAdam
@@ -121,35 +119,34 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--threads", type=int, default=1, help="more spin, which CPU time counts")
+    parser.add_argument("--write", action="store_true", help="write the tables to benchmarks/README.md")
     arguments = parser.parse_args()
     model, _, _ = problem(4)
     size = sum(p.numel() for p in model.parameters())
     del model
-    print(
-        f"{datetime.date.today()}, torch {torch.__version__}, {platform.machine()}, "
-        f"{arguments.threads} thread(s), {size / 1e6:.1f} M parameters, 8 x 64 tokens, "
-        f"{arguments.rounds} rounds.\n"
-    )
 
     arms = {name: training(name, arguments.threads) for name in (FLOOR, *METHODS, *OPTIMIZERS)}
     times = cpu_times(arms, arguments.rounds, warmup=3)
     del arms
     floor = statistics.median(times[FLOOR])
     rows = [[name, f"{ratio:.3f}"] for name, ratio in ratios(times, FLOOR).items()]
-    print(markdown(["training step", "CPU time / floor"], rows), end="\n\n")
+    tables = [markdown(["training step", "CPU time / floor"], rows)]
 
     rows = []
     for name in OUTER:
         seconds, more = outer_update(name, 4)
         rows.append([name, f"{seconds / floor:.3f}", f"{more / (4 * size):.2f}"])
-    print(markdown(["outer update", "CPU time / step", "more memory / parameters"], rows), end="\n\n")
+    tables.append(markdown(["outer update", "CPU time / step", "more memory / parameters"], rows))
 
     steps = {name: optimizer_step(name, arguments.threads) for name in (FLOOR, *OPTIMIZERS)}
     rows = [
         [name, f"{ratio:.2f}"]
         for name, ratio in ratios(cpu_times(steps, 4 * arguments.rounds, warmup=3), FLOOR).items()
     ]
-    print(markdown(["optimiser step alone", "CPU time / fused AdamW"], rows))
+    tables.append(markdown(["optimiser step alone", "CPU time / fused AdamW"], rows))
+    command = f"benchmarks/trajectory.py --rounds {arguments.rounds}"
+    text = "\n\n".join([setting(command, arguments.threads), *tables])
+    publish("trajectory", text, arguments.write)
 
 
 if __name__ == "__main__":
