@@ -44,13 +44,18 @@ def arm(name: str, threads: int) -> Arm:
     two = partial(model.loss, task, tokens.flip(0).roll(1, 1), labels.flip(0))
     batches = cycle([one, two])
 
-    def plain(count: int) -> None:
-        for _ in range(count):
+    def two_gradients() -> None:
+        for _ in range(2):
             next(batches)().backward()
         model.zero_grad()
 
+    def ten_steps() -> None:
+        for _ in range(10):
+            next(batches)().backward()
+            model.zero_grad()
+
     if name in (FLOOR, TEN_FLOOR):
-        return partial(plain, 2 if name == FLOOR else 10)
+        return two_gradients if name == FLOOR else ten_steps
     method = METHODS[name](model) if name in METHODS else DotProd(model, mode="difference", every=10)
 
     def one_by_one(count: int) -> None:

@@ -19,7 +19,7 @@ from gradaccord.align.product import (
     exact,
     warn_of_differences,
 )
-from gradaccord.align.vectors import Vector, add_, combination, flip_signs_, products, scale_
+from gradaccord.align.vectors import Vector, add_, combination, copy_of, flip_signs_, products, scale_
 from gradaccord.core.bank import put, take
 from gradaccord.core.displaced import buffers_of, preserved
 from gradaccord.core.losses import Losses
@@ -139,7 +139,7 @@ class DotProd(PairedSum):
             with start.replayed(), preserved(buffers_of(self.engine.model)):
                 self._run(first)
                 self._run(second)
-                vector, factor, length = self._direction(first, second)
+                vector, factor, length = self._direction(first, second, self._table(first, second))
                 true = exact(self.gatherer, second, lambda _: (vector, factor), again=True)
                 found = difference(
                     self.gatherer, second, vector, factor, self._step(length), self.scheme == "centred"
@@ -172,8 +172,6 @@ class DotProd(PairedSum):
         counts = self.terms, self.capped
         try:
             self._run(first)
-            if not self._has_gradient(first):
-                return super()._pair(first, second)
             if self.mode == "exact" and self.gatherer.shards is not None:
                 self._fall_back("fully_shard")
             if self.mode == "exact":
@@ -215,20 +213,22 @@ class DotProd(PairedSum):
             warn_of_differences(self.gatherer)
             self._warned = True
         self._run(second)
-        if not self._has_gradient(second):
-            return super()._pair(first, second)
         table = self._table(first, second)
+        if not 0 < float(table.diagonal().prod()) < math.inf:
+            return super()._pair(first, second)
         total: list[Vector] = []
 
         def difference_of(batch: Batch, other: Batch, at_last: Callable[[], None]) -> Vector:
-            vector, factor, length = self._direction(other, batch)
+            vector, factor, length = self._direction(
+                other, batch, table if other is first else table.flip(0, 1)
+            )
             centred, step = self.scheme == "centred", self._step(length)
             term = difference(self.gatherer, batch, vector, factor, step, centred, at_last)
             scale_(term, batch.factor)
             return term
 
         if self.scheme == "symmetric":
-            used = [replace(b, gradient=_copy(b.gradient)) for b in (first, second)]
+            used = [replace(b, gradient=copy_of(b.gradient)) for b in (first, second)]
             term = difference_of(used[1], first, lambda: None)
             add_(term, difference_of(used[0], second, lambda: None))
             scale_(term, 0.5)
@@ -238,15 +238,19 @@ class DotProd(PairedSum):
             term = difference_of(second, first, lambda: total.append(summed(first, second)))
         return self._with_term(first, second, total[0], term, table)
 
-    def _direction(self, first: Batch, second: Batch) -> tuple[Vector, float, float]:
+    def _direction(
+        self, first: Batch, second: Batch, table: torch.Tensor | None = None
+    ) -> tuple[Vector, float, float]:
         """The vector that the second batch's Hessian is multiplied with: stored, its factor, length.
 
         dot: G1. cosine: (G1/|G1| - cos G2/|G2|) / |G2|, so that H2 v = grad cos(G1, G2) through G2.
+        `table` holds the two gradients' dot products, if they are known.
         """
         scale = self.engine.scale()
         if self.objective == "dot":
-            return first.gradient, first.factor / scale, self._length(first)
-        table = self._table(first, second)
+            length = math.nan if table is None else float(table[0, 0].sqrt())
+            return first.gradient, first.factor / scale, length
+        table = self._table(first, second) if table is None else table
         one, two = table.diagonal().sqrt().tolist()
         if not 0 < one * two < math.inf:
             return first.gradient, 0.0, 1.0
@@ -261,12 +265,6 @@ class DotProd(PairedSum):
 
     def _step(self, length: float) -> float:
         return LENGTH[self.scheme] / length if self.step == "auto" else float(self.step)
-
-    def _length(self, batch: Batch) -> float:
-        return float(self._table(batch)[0, 0].sqrt())
-
-    def _has_gradient(self, batch: Batch) -> bool:
-        return 0 < self._length(batch) < math.inf
 
     def _with_term(
         self, first: Batch, second: Batch, total: Vector, term: Vector, table: torch.Tensor
@@ -322,7 +320,3 @@ class DotProd(PairedSum):
         buffers = buffers_of(self.engine.model)
         with here.replayed(), preserved(buffers), self.engine.no_sync():
             return culprit(self.engine.model, lambda: calls[0]())
-
-
-def _copy(vector: Vector) -> Vector:
-    return [None if t is None else t.clone() for t in vector]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,14 +10,13 @@ from typing import Any
 
 import torch
 
-from gradaccord.align.vectors import Vector, add_, combination, products, scale_, vector_of
-from gradaccord.core.bank import put, take
+from gradaccord.align.vectors import Vector, add_, combination, copy_of, products, scale_, vector_of
+from gradaccord.core.bank import compact, deliver, put, take
 from gradaccord.core.gather import Gatherer
 from gradaccord.core.losses import Losses, LossFn, OwnBatches, read_losses
 from gradaccord.core.parameters import Model
 from gradaccord.core.replay import RandomState
 from gradaccord.core.report import StepReport
-from gradaccord.core.sharding import like, local
 
 
 @dataclass
@@ -83,8 +83,6 @@ class PairedSum:
         self.parameters = self.gatherer.parameters
         self.engine = self.gatherer.engine
         self.generator = torch.Generator().manual_seed(seed)
-        if self.engine.group is None:  # rows are worth finding only where they travel
-            self.gatherer.collector.parameters = replace(self.parameters, embeddings=frozenset())
         self.seen = 0  # batches of the current window
         self.waiting: Batch | None = None
 
@@ -123,14 +121,13 @@ class PairedSum:
         """Where in the window the method stands, with the gradient of a batch that waits."""
         waiting = None
         if self.waiting is not None:
-            pairs = zip(
-                self.parameters.names, self.parameters.tensors, self.waiting.gradient, strict=True
-            )
+            held = zip(self.parameters.tensors, copy_of(self.waiting.gradient), strict=True)
+            gradient = [deliver(p, g) for p, g in held]
             waiting = {
                 "name": self.waiting.name,
                 "loss": self.waiting.loss.clone(),
                 "factor": self.waiting.factor,
-                "gradient": {n: like(p, g.clone()) for n, p, g in pairs if g is not None},
+                "gradient": dict(zip(self.parameters.names, gradient, strict=True)),
             }
         return {
             "method": type(self).__name__,
@@ -148,10 +145,8 @@ class PairedSum:
         saved = state["waiting"]
         self.waiting = None
         if saved is not None:
-            held = saved["gradient"]
-            gradient: Vector = [
-                local(held[name]).clone() if name in held else None for name in self.parameters.names
-            ]
+            found = [saved["gradient"].get(name) for name in self.parameters.names]
+            gradient = compact(self.parameters, [None if g is None else g.clone() for g in found])
             self.waiting = Batch(
                 saved["name"], None, saved["loss"].clone(), gradient, float(saved["factor"]), kept=True
             )
@@ -195,27 +190,28 @@ class PairedSum:
 
     def _given_one(self, batch: Batch) -> StepReport:
         self.seen += 1
+        unmeasured = torch.full((1, 1), math.nan, dtype=torch.float64)
         if self.seen < self.every - 1:
-            self._run(batch)
-            table = self._table(batch)
+            self._run(batch, by_rows=False)
             scale_(batch.gradient, batch.factor)
             self._deliver(batch.gradient)
-            return self._report([batch], table)
+            return self._report([batch], unmeasured)
         if self.waiting is None:
             self._run(batch)
             batch.kept = True
             self.waiting = batch
-            return self._report([batch], self._table(batch), {"waiting": 1.0})
+            return self._report([batch], unmeasured, {"waiting": 1.0})
         first, self.waiting, self.seen = self.waiting, None, 0
         return self._pair(first, batch)
 
-    def _run(self, batch: Batch) -> None:
+    def _run(self, batch: Batch, by_rows: bool = True) -> None:
         """Loss and gradient of a batch at the weights as they are, unless it has them."""
         if batch.gradient:
             return
         assert batch.calls is not None
         batch.random = RandomState.capture(self.parameters.tensors)
-        bank, _ = self.gatherer.gather({batch.name: list(batch.calls)})
+        with self.gatherer.by_rows(by_rows):
+            bank, _ = self.gatherer.gather({batch.name: list(batch.calls)})
         batch.loss = self.gatherer.losses(bank)[0]
         batch.factor = bank.factors[0]
         batch.gradient = vector_of(bank, batch.name)
@@ -233,7 +229,7 @@ class PairedSum:
 
     def _deliver(self, vector: Vector) -> None:
         pairs = zip(self.parameters.tensors, vector, strict=True)
-        put(self.parameters, [None if g is None else like(p, g) for p, g in pairs])
+        put(self.parameters, [deliver(p, g) for p, g in pairs])
 
     def _report(
         self, batches: list[Batch], table: torch.Tensor, extras: Mapping[str, float] | None = None
@@ -252,7 +248,7 @@ class PairedSum:
             weights=torch.full((len(batches),), weight, dtype=torch.float64),
             groups=("model",),
             seconds=0.0,
-            finite=bool(torch.isfinite(table).all()),
+            finite=bool(torch.isfinite(table).all()) if len(batches) == 2 else True,
             extras=found | dict(extras or {}),
         )
 

@@ -14,7 +14,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from gradaccord.align.paired import Batch
 from gradaccord.align.vectors import Vector, add_, none_like, scale_, vector_of
-from gradaccord.core.bank import Bank, Gradient, put, take
+from gradaccord.core.bank import Bank, Gradient, Rows, compact, put, take
 from gradaccord.core.collect import Collector
 from gradaccord.core.displaced import buffers_of, displaced, preserved
 from gradaccord.core.engine import Engine
@@ -62,12 +62,12 @@ class _TwiceBackward(Engine):
         scaled = loss * self.inner.scale()
         try:
             found = torch.autograd.grad(scaled, weights, create_graph=True, allow_unused=True)
-            gradient: Vector = [None] * len(self.tensors)
+            gradient: list[torch.Tensor | None] = [None] * len(self.tensors)
             for i, g in zip(trained, found, strict=True):
                 gradient[i] = g
             vector, factor = self.direction([None if g is None else g.detach() for g in gradient])
             terms = [
-                (g * v).sum()
+                _dot(g, v)
                 for g, v in zip(gradient, vector, strict=True)
                 if g is not None and v is not None and g.requires_grad
             ]
@@ -85,6 +85,12 @@ class _TwiceBackward(Engine):
         for p, new in zip(self.tensors, gradient, strict=True):
             if new is not None:
                 p.grad = new.detach() if p.grad is None else p.grad.add_(new.detach())
+
+
+def _dot(gradient: torch.Tensor, vector: Gradient) -> torch.Tensor:
+    if isinstance(vector, Rows):
+        return (gradient.index_select(0, vector.index) * vector.values).sum()
+    return (gradient * vector).sum()
 
 
 def exact(gatherer: Gatherer, batch: Batch, direction: Direction, again: bool) -> Vector:
@@ -107,10 +113,10 @@ def exact(gatherer: Gatherer, batch: Batch, direction: Direction, again: bool) -
             outcome = gatherer.collect(losses)
     finally:
         gatherer.collector = first
-    product = engine.product
     if isinstance(outcome, Bank):
-        stored: list[Gradient | None] = list(product)
-        twin = replace(outcome, gradients=[stored], factors=list(outcome.factors))
+        dense = [g.dense() if isinstance(g, Rows) else g for g in engine.product]
+        product = compact(gatherer.collector.parameters, dense)
+        twin = replace(outcome, gradients=[product], factors=list(outcome.factors))
         bank, twin = gatherer.joined(outcome), gatherer.joined(twin)
     else:
         bank = twin = gatherer.joined(outcome)  # raises on every process
@@ -162,21 +168,20 @@ def displaced_gradient(
     """
     losses, random = batch.again()
     parameters = gatherer.parameters
-    # Alone, autograd accumulates onto the start in place, which saves a gradient of memory.
-    in_place = gatherer.engine.group is None
     with random.replayed(), displaced(parameters.tensors, vector, step, _buffers(gatherer)):
         first = start() if start is not None else none_like(parameters.tensors)
-        if in_place:
+        if gatherer.engine.group is None:
+            # Alone, autograd accumulates onto what is dense in place: one gradient of memory less.
             pairs = zip(parameters.tensors, first, strict=True)
-            put(parameters, [None if g is None else like(p, g) for p, g in pairs])
+            put(parameters, [like(p, g) if isinstance(g, torch.Tensor) else None for p, g in pairs])
+            first = [g if isinstance(g, Rows) else None for g in first]
         try:
             bank, _ = gatherer.gather(losses)
         finally:
             take(parameters)
     gatherer.losses(bank)
     result = vector_of(bank, batch.name)
-    if not in_place:
-        add_(result, first)
+    add_(result, first)
     return result
 
 

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 import torch
 
-from gradaccord.core.bank import Bank, Gradient, Rows
+from gradaccord.core.bank import Bank, Gradient, Rows, weighted_sum
 from gradaccord.core.gather import Gatherer
 from gradaccord.core.gram import gram
 
-Vector: TypeAlias = list[torch.Tensor | None]  # by parameter; None where nothing is reached
+# By parameter: dense, the rows touched, or None where nothing is reached.
+Vector: TypeAlias = list[Gradient | None]
 
 
 def vector_of(bank: Bank, task: str) -> Vector:
-    """The stored gradient of one task, dense; the bank lets go of it."""
+    """The stored gradient of one task; the bank lets go of it."""
     position = bank.tasks.index(task)
     stored, bank.gradients[position] = bank.gradients[position], []
-    return [g.dense() if isinstance(g, Rows) else g for g in stored]
+    return stored
 
 
 def products(gatherer: Gatherer, *vectors: Vector) -> torch.Tensor:
     """Dot products between vectors, over all parameters and processes: [n, n], float64."""
-    stored: list[list[Gradient | None]] = [list(vector) for vector in vectors]
-    table = gram(stored)
+    table = gram(vectors)
     gatherer.agree_on(table)
     return table.sum(0)
 
@@ -32,25 +33,39 @@ def products(gatherer: Gatherer, *vectors: Vector) -> torch.Tensor:
 @torch.no_grad()
 def scale_(vector: Vector, factor: float) -> None:
     """vector <- factor * vector, in place."""
-    tensors = [t for t in vector if t is not None]
-    if factor != 1.0 and tensors:
-        torch._foreach_mul_(tensors, factor)
+    if factor != 1.0:
+        for values in _values(vector):
+            values.mul_(factor)
 
 
 @torch.no_grad()
 def add_(total: Vector, vector: Vector, factor: float = 1.0) -> None:
-    """total <- total + factor * vector, in place where both are; a copy where only `vector` is."""
+    """total <- total + factor * vector, in place where `total` is dense."""
     for i, (t, v) in enumerate(zip(total, vector, strict=True)):
-        if v is not None and t is not None:
-            t.add_(v, alpha=factor)
-        elif v is not None:
-            total[i] = v * factor
+        if v is None:
+            continue
+        if isinstance(t, torch.Tensor):
+            if isinstance(v, Rows):
+                t.index_add_(0, v.index, v.values, alpha=factor)
+            else:
+                t.add_(v, alpha=factor)
+        else:
+            copied = copy_of([v])[0]
+            assert copied is not None
+            total[i] = weighted_sum([(copied, factor)] + ([] if t is None else [(t, 1.0)]))
+
+
+@torch.no_grad()
+def copy_of(vector: Vector) -> Vector:
+    """The same vector in memory of its own."""
+    return [replace(g, values=g.values.clone()) if isinstance(g, Rows) else _clone(g) for g in vector]
 
 
 @torch.no_grad()
 def combination(first: Vector, a: float, second: Vector, b: float) -> Vector:
     """a * first + b * second, a new vector."""
-    result: Vector = [None if x is None else x * a for x in first]
+    result = copy_of(first)
+    scale_(result, a)
     add_(result, second, b)
     return result
 
@@ -58,12 +73,19 @@ def combination(first: Vector, a: float, second: Vector, b: float) -> Vector:
 @torch.no_grad()
 def flip_signs_(vector: Vector, generator: torch.Generator) -> None:
     """Give every coordinate a random sign: the same length, no direction."""
-    for tensor in vector:
-        if tensor is not None:
-            signs = torch.randint(0, 2, tensor.shape, generator=generator, dtype=torch.int8)
-            tensor.mul_(signs.to(tensor.device, tensor.dtype).mul_(2).sub_(1))
+    for values in _values(vector):
+        signs = torch.randint(0, 2, values.shape, generator=generator, dtype=torch.int8)
+        values.mul_(signs.to(values.device, values.dtype).mul_(2).sub_(1))
 
 
 def none_like(parameters: Sequence[torch.Tensor]) -> Vector:
     """A vector that reaches nothing."""
     return [None] * len(parameters)
+
+
+def _values(vector: Vector) -> list[torch.Tensor]:
+    return [g.values if isinstance(g, Rows) else g for g in vector if g is not None]
+
+
+def _clone(tensor: torch.Tensor | None) -> torch.Tensor | None:
+    return None if tensor is None else tensor.clone()

@@ -82,7 +82,8 @@ class Combination:
         before = take(self.parameters)
         state = self.state_dict()
         try:
-            bank, order = self.gatherer.gather(losses)
+            with self.gatherer.by_rows(self.measure):  # worth it where gradients are compared
+                bank, order = self.gatherer.gather(losses)
             bank = bank.ordered(sorted(bank.tasks))
             measured, groups, finite = self._measure(bank)
             plain = torch.ones(len(measured.groups), len(bank.tasks), dtype=torch.float64)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -25,9 +24,6 @@ class Sum(Combination):
     def __init__(self, model: Model, *, measure: bool = True, **options: Any) -> None:
         super().__init__(model, **options)
         self.measure = measure
-        if not measure and self.engine.group is None:
-            # Rows are worth finding only where they are compared, or travel between processes.
-            self.gatherer.collector.parameters = replace(self.parameters, embeddings=frozenset())
 
     def weigh(self, measured: Measured) -> torch.Tensor:
         return torch.ones(measured.grams.shape[:2], dtype=torch.float64)

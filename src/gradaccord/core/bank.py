@@ -85,10 +85,11 @@ class Bank:
         for gradients in self.gradients:
             gradients[position] = None
         present = [(g, w) for g, w in terms if g is not None]
-        return _sum(present) if present else None
+        return weighted_sum(present) if present else None
 
 
-def _sum(terms: list[tuple[Gradient, float]]) -> Gradient:
+def weighted_sum(terms: list[tuple[Gradient, float]]) -> Gradient:
+    """The sum of gradients of one parameter, each times its weight, in the first one's memory."""
     if all(isinstance(g, Rows) for g, _ in terms):
         return _sum_rows([(g, w) for g, w in terms if isinstance(g, Rows)])
     return _sum_dense([(g.dense() if isinstance(g, Rows) else g, w) for g, w in terms])
@@ -176,7 +177,7 @@ def accumulate(
         return gradients
     pairs = zip(total, gradients, strict=True)
     return [
-        new if old is None else old if new is None else _sum([(old, 1.0), (new, 1.0)])
+        new if old is None else old if new is None else weighted_sum([(old, 1.0), (new, 1.0)])
         for old, new in pairs
     ]
 

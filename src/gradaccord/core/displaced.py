@@ -8,35 +8,43 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
+from gradaccord.core.bank import Gradient, Rows
 from gradaccord.core.sharding import local
 
 
 @contextmanager
 def displaced(
     parameters: Sequence[torch.Tensor],
-    direction: Sequence[torch.Tensor | None],
+    direction: Sequence[Gradient | None],
     step: float,
     buffers: Iterable[torch.Tensor] = (),
 ) -> Iterator[None]:
     """Run a block at theta + step * direction; afterwards the weights are theta, bit for bit.
 
     Restored from a copy (theta + d - d is not theta in floating point), also when the block
-    raises. `buffers` (running statistics) are put back too. Costs one copy of what moves.
+    raises. `buffers` (running statistics) are put back too. Costs one copy of what moves: of an
+    embedding, the rows in the direction.
     """
-    with torch.no_grad():
-        pairs = zip(parameters, direction, strict=True)
-        moved = [(local(p.detach()), local(d)) for p, d in pairs if d is not None]
-        kept = [p.clone() for p, _ in moved]
+    kept: list[tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]] = []  # weights, rows, values
     try:
         with preserved(buffers):
             with torch.no_grad():
-                for p, d in moved:
-                    p.add_(d.to(p.dtype), alpha=step)
+                for parameter, d in zip(parameters, direction, strict=True):
+                    weights = local(parameter.detach())
+                    if isinstance(d, Rows):
+                        kept.append((weights, d.index, weights.index_select(0, d.index)))
+                        weights.index_add_(0, d.index, d.values.to(weights.dtype), alpha=step)
+                    elif d is not None:
+                        kept.append((weights, None, weights.clone()))
+                        weights.add_(local(d).to(weights.dtype), alpha=step)
             yield
     finally:
         with torch.no_grad():
-            for (p, _), old in zip(moved, kept, strict=True):
-                p.copy_(old)
+            for weights, rows, values in kept:
+                if rows is None:
+                    weights.copy_(values)
+                else:
+                    weights.index_copy_(0, rows, values)
 
 
 @contextmanager

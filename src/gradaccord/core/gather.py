@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -37,6 +40,18 @@ class Gatherer:
         if isinstance(losses, dict):
             order = list(losses)
         return bank, order + [task for task in bank.tasks if task not in order]
+
+    @contextmanager
+    def by_rows(self, wanted: bool) -> Iterator[None]:
+        """Whether embeddings are stored by rows in a block; alone, it costs a look at all of them."""
+        if wanted or self.engine.group is not None:
+            yield
+            return
+        self.collector.parameters = replace(self.parameters, embeddings=frozenset())
+        try:
+            yield
+        finally:
+            self.collector.parameters = self.parameters
 
     def joined(self, outcome: Bank | Exception) -> Bank:
         """The bank of the joined batch from this process's own."""

@@ -65,6 +65,9 @@ def _dense_blocks(column: Sequence[torch.Tensor | None]) -> Iterator[torch.Tenso
     sample = next(g for g in flat if g is not None)
     if not len(sample):  # this process has no part of a small sharded parameter
         return
+    if len(flat) == 1 and sample.dtype == _wide(sample.dtype):  # nothing to put side by side
+        yield from _pieces(sample[None])
+        return
     width = BLOCK if sample.device.type == "cpu" else BLOCK * BLOCKS_AT_ONCE_ON_ACCELERATOR
     width = min(width, len(sample))
     buffer = sample.new_empty((len(column), width), dtype=_wide(sample.dtype))
@@ -75,11 +78,16 @@ def _dense_blocks(column: Sequence[torch.Tensor | None]) -> Iterator[torch.Tenso
         torch.stack(
             [absent[:length] if g is None else g[start : start + length] for g in flat], out=block
         )
-        whole = length // BLOCK * BLOCK
-        if whole:
-            yield block[:, :whole].view(len(column), -1, BLOCK).transpose(0, 1)
-        if whole < length:
-            yield block[None, :, whole:]
+        yield from _pieces(block)
+
+
+def _pieces(block: torch.Tensor) -> Iterator[torch.Tensor]:
+    """[T, n] cut into pieces of BLOCK: [k, T, BLOCK], and the rest."""
+    whole = block.shape[1] // BLOCK * BLOCK
+    if whole:
+        yield block[:, :whole].view(len(block), -1, BLOCK).transpose(0, 1)
+    if whole < block.shape[1]:
+        yield block[None, :, whole:]
 
 
 def _row_blocks(column: Sequence[Rows | None]) -> Iterator[torch.Tensor]:
