@@ -126,3 +126,43 @@ def demo(
         console.print("Interrupted before the first step was done.")
     if comparison.interrupted:
         raise typer.Exit(INTERRUPTED)
+
+
+@app.command()
+def landscape(
+    seeds: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Runs of each method that draws at random.")
+    ] = 64,
+    fast: Annotated[
+        bool, typer.Option("--fast", help="A tenth of the steps: a look, not a result.")
+    ] = False,
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Folder for the figure (PNG, SVG) and results.json.")
+    ] = Path("runs/landscape"),
+) -> None:
+    """Show which methods are trapped by a task's own optimum, on a plane with three of them.
+
+    The synthetic problem of Sequential Reptile's paper; takes well under a minute. For example:
+
+    [bold]gradaccord landscape --seeds 16 --out results[/bold]
+    """
+    from rich.console import Console
+
+    from gradaccord.landscape.figure import draw, require_matplotlib
+
+    with user_mistakes(ModuleNotFoundError, OSError):
+        require_matplotlib()
+        out.mkdir(parents=True, exist_ok=True)
+    from gradaccord.landscape.runs import Settings, run
+    from gradaccord.landscape.screen import introduction, progress, tables
+
+    tenth = 10 if fast else 1
+    steps, outer_steps = Settings.steps // tenth, Settings.outer_steps // tenth
+    console = Console()
+    console.print(introduction(Settings(seeds, steps, outer_steps)), highlight=False)
+    with progress(console) as show:
+        result = run(seeds, steps=steps, outer_steps=outer_steps, progress=show)
+    console.print(tables(result))
+    console.print(f"Took {result.seconds:.0f} s.", highlight=False)
+    for path in [*draw(result, out), result.save(out)]:
+        console.print(f"Written: {path}", highlight=False, soft_wrap=True)

@@ -1,0 +1,59 @@
+"""Methods that draw nothing at random, run as a user of the library runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+import gradaccord
+from gradaccord.landscape.problem import DEPTH, Point
+from gradaccord.regularize.recadam import RecAdam
+
+Iterates = Iterator[torch.Tensor]  # the points after every update, [rates, starts, 1, 2]
+
+RECALL = 1.0  # gamma: while nothing but the pull acts, a tenth of the way back in every step
+RECALL_ENDS = 4  # after one quarter of the steps the objective has half turned to the tasks
+
+
+def descend(
+    model: Point, method: gradaccord.Method, optimizer: torch.optim.Optimizer, shift: float = 0.0
+) -> Iterator[torch.Tensor]:
+    """The loop that a user writes, without end: phi after every step."""
+    losses = model.losses(shift)
+    while True:
+        method.backward(losses)
+        optimizer.step()
+        method.after_step()
+        optimizer.zero_grad()
+        yield model.phi.detach().clone()
+
+
+def mtl(starts: torch.Tensor, lrs: torch.Tensor) -> Iterates:
+    """Multi-task learning: the sum of the gradients."""
+    runs = []
+    for lr in lrs.tolist():
+        model = Point(starts)
+        runs.append(descend(model, gradaccord.Sum(model), torch.optim.SGD(model.parameters(), lr)))
+    for points in zip(*runs, strict=True):
+        yield torch.stack(points)[:, :, None]
+
+
+def gradnorm(starts: torch.Tensor, lr: float) -> Iterates:
+    """GradNorm with the losses shifted by +200: its rates L / L(0) are for positive losses."""
+    runs = []
+    for start in starts:  # the task weights of a run are its own
+        model = Point(start)
+        optimizer = torch.optim.SGD(model.parameters(), lr)
+        runs.append(descend(model, gradaccord.GradNorm(model, alpha=1.5), optimizer, shift=DEPTH))
+    for points in zip(*runs, strict=True):
+        yield torch.stack(points)[None, :, None]
+
+
+def recadam(starts: torch.Tensor, lr: float, steps: int) -> Iterates:
+    """RecAdam on the summed loss; what it recalls, in place of pretrained weights, is the start."""
+    model = Point(starts)
+    t0 = max(1.0, steps / RECALL_ENDS)
+    optimizer = RecAdam(model.parameters(), lr, gamma=RECALL, k=0.05, t0=t0)
+    for phi in descend(model, gradaccord.Sum(model), optimizer):
+        yield phi[None, :, None]
