@@ -141,12 +141,12 @@ class DotProd(PairedSum):
                 self._run(second)
                 vector, factor, length = self._direction(first, second, self._table(first, second))
                 true = exact(self.gatherer, second, lambda _: (vector, factor), again=True)
-                found = difference(
-                    self.gatherer, second, vector, factor, self._step(length), self.scheme == "centred"
-                )
+                step = self._step(length)
+                centred = self.scheme == "centred"
+                found = difference(self.gatherer, second, vector, factor, step, centred)
         finally:
             put(self.parameters, before)
-        scale_(found, -1.0)
+        scale_(found, -1 / step)
         table = products(self.gatherer, found, true)
         add_(found, true, -1.0)
         error = float(products(self.gatherer, found)[0, 0].sqrt())
@@ -199,14 +199,15 @@ class DotProd(PairedSum):
                 return self._direction(first, seen)[:2]
 
             term = exact(self.gatherer, second, direction, again)
-        scale_(term, -second.factor)
+        unit = -second.factor
         if self.scheme == "symmetric":
             vector, factor, _ = self._direction(second, first)
             other = exact(self.gatherer, first, lambda _: (vector, factor), again=True)
-            scale_(term, 0.5)
+            scale_(term, 0.5 * unit)
             add_(term, other, -0.5 * first.factor)
+            unit = 1.0
         table = self._table(first, second)
-        return self._with_term(first, second, summed(first, second), term, table)
+        return self._with_term(first, second, summed(first, second), term, unit, table)
 
     def _difference_pair(self, first: Batch, second: Batch) -> StepReport:
         if not self._warned:
@@ -218,25 +219,27 @@ class DotProd(PairedSum):
             return super()._pair(first, second)
         total: list[Vector] = []
 
-        def difference_of(batch: Batch, other: Batch, at_last: Callable[[], None]) -> Vector:
+        def difference_of(
+            batch: Batch, other: Batch, at_last: Callable[[], None] = lambda: None
+        ) -> tuple[Vector, float]:
             vector, factor, length = self._direction(
                 other, batch, table if other is first else table.flip(0, 1)
             )
             centred, step = self.scheme == "centred", self._step(length)
             term = difference(self.gatherer, batch, vector, factor, step, centred, at_last)
-            scale_(term, batch.factor)
-            return term
+            return term, batch.factor / step
 
         if self.scheme == "symmetric":
             used = [replace(b, gradient=copy_of(b.gradient)) for b in (first, second)]
-            term = difference_of(used[1], first, lambda: None)
-            add_(term, difference_of(used[0], second, lambda: None))
-            scale_(term, 0.5)
+            term, unit = difference_of(used[1], first)
+            scale_(term, 0.5 * unit)
+            other, unit = difference_of(used[0], second)
+            add_(term, other, 0.5 * unit)
             total.append(summed(first, second))
-        else:
-            # The sum takes the first gradient's memory once the weights have moved along it.
-            term = difference_of(second, first, lambda: total.append(summed(first, second)))
-        return self._with_term(first, second, total[0], term, table)
+            return self._with_term(first, second, total[0], term, 1.0, table)
+        # The sum takes the first gradient's memory once the weights have moved along it.
+        term, unit = difference_of(second, first, lambda: total.append(summed(first, second)))
+        return self._with_term(first, second, total[0], term, unit, table)
 
     def _direction(
         self, first: Batch, second: Batch, table: torch.Tensor | None = None
@@ -267,10 +270,16 @@ class DotProd(PairedSum):
         return LENGTH[self.scheme] / length if self.step == "auto" else float(self.step)
 
     def _with_term(
-        self, first: Batch, second: Batch, total: Vector, term: Vector, table: torch.Tensor
+        self,
+        first: Batch,
+        second: Batch,
+        total: Vector,
+        term: Vector,
+        unit: float,
+        table: torch.Tensor,
     ) -> StepReport:
-        """Fill `.grad` with total + weight * term, the term no longer than the cap allows."""
-        length = float(products(self.gatherer, term)[0, 0].sqrt()) / self.engine.scale()
+        """Fill `.grad` with total + weight * unit * term, no longer than the cap allows."""
+        length = float(products(self.gatherer, term)[0, 0].sqrt()) * abs(unit) / self.engine.scale()
         plain = float(table.sum().clamp_min(0).sqrt())
         ratio = abs(self.weight) * length / plain if plain > 0 else math.inf
         extras = {"product_norm": length, "ratio": ratio, "capped": 0.0}
@@ -281,7 +290,7 @@ class DotProd(PairedSum):
             extras["capped"] = float(capped)
             if self.control == "noise":
                 flip_signs_(term, self.generator)
-            add_(total, term, self.weight * (self.max_ratio / ratio if capped else 1.0))
+            add_(total, term, self.weight * unit * (self.max_ratio / ratio if capped else 1.0))
         extras["capped_share"] = self.capped / max(1, self.terms)
         self._deliver_reduced(total)
         return self._report([first, second], table, extras)

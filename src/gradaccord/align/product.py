@@ -136,9 +136,9 @@ def difference(
     centred: bool,
     at_last: Callable[[], None] = lambda: None,
 ) -> Vector:
-    """-H v by differences, in the batch's stored units; its gradient is used up.
+    """-H v times the step, by differences, in the batch's stored units; its gradient is used up.
 
-    One-sided: (G(theta - step v) - G(theta)) / step; centred: with G(theta + step v) and 2 step. The
+    One-sided: G(theta - step v) - G(theta); centred: (G(theta - step v) - G(theta + step v)) / 2. The
     vector is `factor` times what is given. `at_last` is called when it is no longer needed.
     """
     near = batch.gradient
@@ -151,7 +151,8 @@ def difference(
         return near
 
     result = displaced_gradient(gatherer, batch, vector, -step * factor, start)
-    scale_(result, 1 / (2 * step if centred else step))
+    if centred:
+        scale_(result, 0.5)
     return result
 
 

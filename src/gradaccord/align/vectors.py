@@ -15,6 +15,8 @@ from gradaccord.core.gram import gram
 # By parameter: dense, the rows touched, or None where nothing is reached.
 Vector: TypeAlias = list[Gradient | None]
 
+SMALL = 1 << 12  # numbers in a tensor that is not worth a call of its own
+
 
 def vector_of(bank: Bank, task: str) -> Vector:
     """The stored gradient of one task; the bank lets go of it."""
@@ -25,9 +27,30 @@ def vector_of(bank: Bank, task: str) -> Vector:
 
 def products(gatherer: Gatherer, *vectors: Vector) -> torch.Tensor:
     """Dot products between vectors, over all parameters and processes: [n, n], float64."""
-    table = gram(vectors)
+    table = gram(_with_small_ones_joined(vectors)).sum(0)
     gatherer.agree_on(table)
-    return table.sum(0)
+    return table
+
+
+def _with_small_ones_joined(vectors: Sequence[Vector]) -> list[Vector]:
+    """Biases and norms side by side: a model has many, and each would cost a few calls of its own."""
+    columns = list(zip(*vectors, strict=True))
+    small: dict[tuple[torch.device, torch.dtype], list[int]] = {}
+    for i, column in enumerate(columns):
+        tensors = [g for g in column if isinstance(g, torch.Tensor) and g.numel() <= SMALL]
+        if len(tensors) == len(vectors):
+            small.setdefault((tensors[0].device, tensors[0].dtype), []).append(i)
+    joined = {i for positions in small.values() for i in positions}
+    result: list[Vector] = []
+    for vector in vectors:
+        kept: Vector = [g for i, g in enumerate(vector) if i not in joined]
+        for positions in small.values():
+            pieces = [
+                g.reshape(-1) for g in (vector[i] for i in positions) if isinstance(g, torch.Tensor)
+            ]
+            kept.append(torch.cat(pieces))
+        result.append(kept)
+    return result
 
 
 @torch.no_grad()

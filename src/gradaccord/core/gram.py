@@ -14,6 +14,7 @@ from gradaccord.core.bank import Gradient, Rows, union_of_rows
 # On CPU a block of all tasks also stays in the cache between its copy and its product.
 BLOCK = 1 << 15
 BLOCKS_AT_ONCE_ON_ACCELERATOR = 64  # to launch fewer kernels
+FEW = 3  # up to so many tasks, products pair by pair are faster than a copy side by side
 
 
 @torch.no_grad()
@@ -30,9 +31,9 @@ def gram(gradients: Sequence[Sequence[Gradient | None]]) -> torch.Tensor:
             column = [task[position] for task in gradients]
             if all(g is None for g in column):
                 continue
-            for block in _blocks(column):
-                products.setdefault(block.device, []).append(block @ block.mT)
-                owners.setdefault(block.device, []).extend([position] * len(block))
+            for product in _products(column):
+                products.setdefault(product.device, []).append(product)
+                owners.setdefault(product.device, []).extend([position] * len(product))
     total = torch.zeros(n_parameters, n_tasks, n_tasks, dtype=torch.float64)
     for device, parts in products.items():
         summed = torch.cat(parts).to("cpu").to(torch.float64)  # the one transfer from the device
@@ -51,26 +52,42 @@ def _without_autocast(gradients: Sequence[Sequence[Gradient | None]]) -> Iterato
         yield
 
 
-def _blocks(column: Sequence[Gradient | None]) -> Iterator[torch.Tensor]:
-    """One parameter's gradients as matrices [k, T, n]; a task that does not reach it has zeros."""
+def _products(column: Sequence[Gradient | None]) -> Iterator[torch.Tensor]:
+    """One parameter's dot products, block by block: [k, T, T]; who does not reach it has zeros."""
     present = [g for g in column if g is not None]
     if all(isinstance(g, Rows) for g in present):
-        yield from _row_blocks([g if isinstance(g, Rows) else None for g in column])
+        for block in _row_blocks([g if isinstance(g, Rows) else None for g in column]):
+            yield block @ block.mT
+        return
+    dense = [g.dense() if isinstance(g, Rows) else g for g in column]
+    flat = [None if g is None else _real(g).reshape(-1) for g in dense]
+    whole = [f for f in flat if f is not None and f.dtype == _wide(f.dtype)]
+    if not len(next(f for f in flat if f is not None)):
+        return  # this process has no part of a small sharded parameter
+    if len(whole) == len(flat) <= FEW:
+        yield from _pairwise(whole)
     else:
-        yield from _dense_blocks([g.dense() if isinstance(g, Rows) else g for g in column])
+        for block in _dense_blocks(flat):
+            yield block @ block.mT
 
 
-def _dense_blocks(column: Sequence[torch.Tensor | None]) -> Iterator[torch.Tensor]:
-    flat = [None if g is None else _real(g).reshape(-1) for g in column]
+def _pairwise(flat: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
+    """Few tasks: their vectors are multiplied where they lie."""
+    rows = [list(_pieces(vector[None])) for vector in flat]
+    for pieces in zip(*rows, strict=True):
+        product = pieces[0].new_empty(len(pieces[0]), len(flat), len(flat))
+        for i, one in enumerate(pieces):
+            for j, other in enumerate(pieces[: i + 1]):
+                product[:, i, j] = product[:, j, i] = (one @ other.mT)[:, 0, 0]
+        yield product
+
+
+def _dense_blocks(flat: Sequence[torch.Tensor | None]) -> Iterator[torch.Tensor]:
+    """Many tasks: a block of each is put side by side, in a buffer that stays in the cache."""
     sample = next(g for g in flat if g is not None)
-    if not len(sample):  # this process has no part of a small sharded parameter
-        return
-    if len(flat) == 1 and sample.dtype == _wide(sample.dtype):  # nothing to put side by side
-        yield from _pieces(sample[None])
-        return
     width = BLOCK if sample.device.type == "cpu" else BLOCK * BLOCKS_AT_ONCE_ON_ACCELERATOR
     width = min(width, len(sample))
-    buffer = sample.new_empty((len(column), width), dtype=_wide(sample.dtype))
+    buffer = sample.new_empty((len(flat), width), dtype=_wide(sample.dtype))
     absent = sample.new_zeros(width if None in flat else 0)
     for start in range(0, len(sample), width):
         length = min(width, len(sample) - start)
