@@ -293,3 +293,36 @@ def test_torchjd_adapter_refuses_what_is_no_weighting_of_tasks(name):
     }
     with pytest.raises(TypeError, match=f"{name}.*single coordinates"):
         gradaccord.TorchJD(trunk(), kinds[name]())
+
+
+ARGUMENTS = {  # of the weightings that need some
+    "CAGradWeighting": lambda: {"c": 0.5},
+    "ConstantWeighting": lambda: {"weights": torch.ones(3)},
+    "CRMOGMWeighting": lambda: {"weighting": torchjd.UPGradWeighting()},
+    "FairGradWeighting": lambda: {"alpha": 1.0},
+    "KrumWeighting": lambda: {"n_byzantine": 0, "n_selected": 1},
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        n
+        for n in torchjd.__all__
+        if n.endswith("Weighting") and n not in ("Weighting", "ExcessMTLWeighting")
+    ],
+)
+@pytest.mark.parametrize("granularity", ["model", "layer"])
+def test_every_weighting_of_torchjd_runs_and_resumes(name, granularity):
+    def make():
+        weighting = getattr(torchjd, name)(**ARGUMENTS.get(name, dict)())
+        return gradaccord.TorchJD(model, weighting, granularity=granularity)
+
+    model = trunk()
+    method, fresh = make(), make()
+    for seed in range(2):
+        method.backward(losses_of(model, seed=seed))
+    fresh.load_state_dict(method.state_dict())
+    reports = [m.backward(losses_of(model, seed=2)) for m in (method, fresh)]
+    assert torch.equal(reports[0].weights, reports[1].weights)
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters())
