@@ -132,7 +132,7 @@ def demo(
 def landscape(
     seeds: Annotated[
         int, typer.Option(min=1, metavar="N", help="Runs of each method that draws at random.")
-    ] = 64,
+    ] = 32,
     fast: Annotated[
         bool, typer.Option("--fast", help="A tenth of the steps: a look, not a result.")
     ] = False,
@@ -148,11 +148,12 @@ def landscape(
     """
     from rich.console import Console
 
-    from gradaccord.landscape.figure import draw, require_matplotlib
+    from gradaccord.probe.picture import require_matplotlib
 
     with user_mistakes(ModuleNotFoundError, OSError):
         require_matplotlib()
         out.mkdir(parents=True, exist_ok=True)
+    from gradaccord.landscape.figure import draw
     from gradaccord.landscape.runs import Settings, run
     from gradaccord.landscape.screen import introduction, progress, tables
 

@@ -9,6 +9,7 @@ import torch
 
 from gradaccord.landscape.problem import OPTIMA, STARTS, TASKS, losses, mean_cosine
 from gradaccord.landscape.runs import CONTROLS, SEQUENTIAL, SWEPT, Result, last_of, mean_of
+from gradaccord.probe.picture import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,11 +35,10 @@ CAPTION = (
 
 def draw(result: Result, folder: Path) -> list[Path]:
     """Write `landscape.png` and `landscape.svg` into a folder."""
-    require_matplotlib()
+    figure = figure_of(result)
     from matplotlib import rc_context
 
     folder.mkdir(parents=True, exist_ok=True)
-    figure = figure_of(result)
     paths = [folder / "landscape.png", folder / "landscape.svg"]
     with rc_context({"svg.hashsalt": "landscape"}):
         figure.savefig(paths[0], dpi=150)
@@ -46,22 +46,9 @@ def draw(result: Result, folder: Path) -> list[Path]:
     return paths
 
 
-def require_matplotlib() -> None:
-    """Raise, with the remedy, if matplotlib is missing."""
-    try:
-        import matplotlib  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            'The figure needs the package matplotlib: pip install "gradaccord[report]".',
-            name="matplotlib",
-        ) from error
-
-
 def figure_of(result: Result) -> Figure:
     """The figure, not yet written."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(16, 12.6), layout="constrained")
+    figure = new_figure(16, 12.6)
     figure.suptitle(CAPTION, fontsize=11)
     grid = figure.add_gridspec(3, 4)
     _surface(figure.add_subplot(grid[0, 0], projection="3d"))
@@ -72,14 +59,14 @@ def figure_of(result: Result) -> Figure:
     return figure
 
 
-def _plane(points: int = 161) -> tuple[Any, Any, torch.Tensor]:
+def _plane(points: int = 121) -> tuple[Any, Any, torch.Tensor]:
     axis = torch.linspace(*EXTENT, points, dtype=torch.float64)
     x, y = torch.meshgrid(axis, axis, indexing="xy")
     return x.numpy(), y.numpy(), torch.stack([x, y], -1)
 
 
 def _surface(axes: Any) -> None:
-    x, y, plane = _plane(113)
+    x, y, plane = _plane(71)
     total = losses(plane).sum(-1).numpy()
     axes.plot_surface(
         x, y, total, cmap="cividis", rstride=1, cstride=1, linewidth=0, antialiased=False,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import torch
 
 import gradaccord
+from gradaccord.core.losses import Losses
 from gradaccord.landscape.problem import DEPTH, Point
 from gradaccord.regularize.recadam import RecAdam
 
@@ -17,10 +18,9 @@ RECALL_ENDS = 4  # after one quarter of the steps the objective has half turned 
 
 
 def descend(
-    model: Point, method: gradaccord.Method, optimizer: torch.optim.Optimizer, shift: float = 0.0
+    model: Point, losses: Losses, method: gradaccord.Method, optimizer: torch.optim.Optimizer
 ) -> Iterator[torch.Tensor]:
     """The loop that a user writes, without end: phi after every step."""
-    losses = model.losses(shift)
     while True:
         method.backward(losses)
         optimizer.step()
@@ -30,13 +30,16 @@ def descend(
 
 
 def mtl(starts: torch.Tensor, lrs: torch.Tensor) -> Iterates:
-    """Multi-task learning: the sum of the gradients."""
-    runs = []
-    for lr in lrs.tolist():
-        model = Point(starts)
-        runs.append(descend(model, gradaccord.Sum(model), torch.optim.SGD(model.parameters(), lr)))
-    for points in zip(*runs, strict=True):
-        yield torch.stack(points)[:, :, None]
+    """Multi-task learning: the sum of the gradients.
+
+    Points are independent here and SGD is linear: a point's rate may as well be a factor of its loss,
+    which lets all rates run at once.
+    """
+    model = Point(starts.repeat(len(lrs), 1, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    losses = model.losses(weight=lrs[:, None])
+    for phi in descend(model, losses, gradaccord.Sum(model), optimizer):
+        yield phi[:, :, None]
 
 
 def gradnorm(starts: torch.Tensor, lr: float) -> Iterates:
@@ -45,7 +48,8 @@ def gradnorm(starts: torch.Tensor, lr: float) -> Iterates:
     for start in starts:  # the task weights of a run are its own
         model = Point(start)
         optimizer = torch.optim.SGD(model.parameters(), lr)
-        runs.append(descend(model, gradaccord.GradNorm(model, alpha=1.5), optimizer, shift=DEPTH))
+        method = gradaccord.GradNorm(model, alpha=1.5)
+        runs.append(descend(model, model.losses(shift=DEPTH), method, optimizer))
     for points in zip(*runs, strict=True):
         yield torch.stack(points)[None, :, None]
 
@@ -55,5 +59,5 @@ def recadam(starts: torch.Tensor, lr: float, steps: int) -> Iterates:
     model = Point(starts)
     t0 = max(1.0, steps / RECALL_ENDS)
     optimizer = RecAdam(model.parameters(), lr, gamma=RECALL, k=0.05, t0=t0)
-    for phi in descend(model, gradaccord.Sum(model), optimizer):
+    for phi in descend(model, model.losses(), gradaccord.Sum(model), optimizer):
         yield phi[None, :, None]

@@ -70,11 +70,13 @@ class Point(nn.Module):
         super().__init__()
         self.phi = nn.Parameter(start.clone())
 
-    def loss(self, task: int, shift: float = 0.0) -> torch.Tensor:
-        """L_i + shift, summed over points, for autograd."""
+    def loss(self, task: int, shift: float = 0.0, weight: torch.Tensor | float = 1.0) -> torch.Tensor:
+        """weight * (L_i + shift), summed over points, for autograd."""
         distance = torch.linalg.vector_norm(self.phi - OPTIMA[task], dim=-1)
-        return (shift - DEPTH * torch.exp(-RATE * distance)).sum()
+        return (weight * (shift - DEPTH * torch.exp(-RATE * distance))).sum()
 
-    def losses(self, shift: float = 0.0) -> dict[str, Callable[[], torch.Tensor]]:
+    def losses(
+        self, shift: float = 0.0, weight: torch.Tensor | float = 1.0
+    ) -> dict[str, Callable[[], torch.Tensor]]:
         """What the library's methods take."""
-        return {name: partial(self.loss, i, shift) for i, name in enumerate(TASKS)}
+        return {name: partial(self.loss, i, shift, weight) for i, name in enumerate(TASKS)}

@@ -41,7 +41,7 @@ Progress = Callable[[str, int, int, float], None]  # method, updates done, of ho
 class Settings:
     """How often and how long: `steps` for a method that updates in every step, `outer_steps` else."""
 
-    seeds: int = 64
+    seeds: int = 32
     steps: int = 600
     outer_steps: int = 200
     inner_steps: int = 100
@@ -128,7 +128,7 @@ def run(
     rates: Sequence[float] = RATES,
     progress: Progress = lambda method, done, total, left: None,
 ) -> Result:
-    """Run all methods, on one thread; about fifteen seconds. The global random state is left alone."""
+    """Run all methods, on one thread; about ten seconds. The global random state is left alone."""
     settings = Settings(seeds, steps, outer_steps, inner_steps, outer_lr, tuple(rates))
     result = Result(settings)
     started = time.perf_counter()

@@ -1,0 +1,1 @@
+"""What training does to a model: alignment of gradients, distance, and what was forgotten."""
