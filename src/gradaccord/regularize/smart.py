@@ -1,0 +1,483 @@
+"""SMART: a loss plus how far a small adversarial change of the input moves the model's outputs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeAlias
+
+import torch
+from torch import nn
+from torch.nn.functional import cosine_similarity
+
+from gradaccord.core.losses import Loss, LossFn
+from gradaccord.core.replay import RandomState
+from gradaccord.regularize.divergence import KINDS, Outputs, divergence, per_example, read_outputs
+from gradaccord.regularize.dose import Dose, Weight
+from gradaccord.regularize.embedding import find_embedding
+from gradaccord.regularize.passes import eager, extra_pass
+from gradaccord.regularize.teacher import Momentum, Teacher
+
+Mask: TypeAlias = torch.Tensor | Sequence[torch.Tensor] | None
+
+RELATIVE = 0.05  # epsilon over the mean |embedding|
+STEP = 100.0  # eta over epsilon, as in the paper (1e-3 to 1e-5): most coordinates reach the ball's side
+START = 0.02  # sigma over epsilon: the first noise only breaks the tie at a divergence of zero
+START_LOW = 0.5  # and in half precision, where a smaller one would be rounded away
+PUBLIC_NOISE, PUBLIC_STEP, PUBLIC_GUARD = 1e-5, 1e-3, 1e-6
+
+
+@dataclass(frozen=True)
+class Probe:
+    """How adversarial the noise is."""
+
+    divergence: float  # under the noise of the adversary
+    random: float  # under random noise of equal size
+    cosine: float  # between the final and the initial noise: 1 means that nothing was ascended
+
+    @property
+    def ratio(self) -> float:
+        """How many times the adversary moves the outputs further than random noise does."""
+        return self.divergence / self.random if self.random > 0 else math.inf
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """What `loss` was given for one batch."""
+
+    forward: Callable[[], Any]
+    loss: Callable[[Any], Loss] | None
+    kind: str
+    task: str | None
+    mask: Mask
+    counted: torch.Tensor | None
+
+    def read(self, value: Any) -> tuple[Loss, Any]:
+        """The loss and the outputs of what the forward callable returned."""
+        if self.loss is not None:
+            return self.loss(value), value
+        if isinstance(value, tuple) and len(value) == 2:
+            return value
+        loss = getattr(value, "loss", None)
+        if not isinstance(loss, torch.Tensor):
+            raise TypeError(
+                "Without `loss`, the forward callable must return (loss, outputs) or an object with "
+                f".loss and .logits, got {type(value).__name__}."
+            )
+        return loss, value
+
+    def outputs(self) -> Outputs:
+        return read_outputs(self.kind, self.read(self.forward())[1])
+
+
+@dataclass
+class _Seen:
+    """What the clean pass showed at the embedding, one entry a call."""
+
+    inputs: list[torch.Tensor] = field(default_factory=list)
+    real: list[torch.Tensor | None] = field(default_factory=list)  # shaped to multiply the input
+
+    def scale(self, i: int) -> torch.Tensor:
+        """Mean |embedding| over what is no padding."""
+        size, real = self.inputs[i].abs().float(), self.real[i]
+        if real is None:
+            return size.mean()
+        per_position = size[0].numel() // real[0].numel() if len(real) else 1
+        return (size * real).sum() / (real.sum() * per_position).clamp_min(1)
+
+
+class SMART:
+    """SMART (Jiang et al. 2020): smoothness against adversarial noise, and a slow teacher.
+
+        d <- N(0, sigma^2);  g = gradient of l(f(x + d), f(x)) in d;  d <- P(d + eta g / |g|)
+        loss = L + weight l(f(x + d), f(x)) + bregman l(f(x), f~(x))
+        l: symmetric KL or squared difference (`kind`); x: embeddings; f~: moving-average teacher
+
+    with P onto |d| <= epsilon, eta = 100 epsilon, g normalised per sentence, gradient through both
+    sides of the first l, and the dropout masks of the clean pass in all passes. Wraps a loss, so that
+    it composes with every method:
+
+        smart = SMART(model, weight=1.0)
+        losses = {t: smart.loss(partial(model, **b), task=t) for t, b in batches.items()}
+        report = method.backward(losses); optimizer.step(); smart.after_step()
+
+    Cost: about 2.7 plain steps with one ascent step (3.0 with the teacher, which keeps one copy of
+    the weights), and twice the activations. Use it where a pretrained model overfits a small task.
+    A compiled model runs uncompiled while the term is on: compiled code does not see the noise. The
+    embedding itself must not lie inside an activation checkpoint, which would recompute it clean.
+
+    weight: lambda_s, or one per task. 0 gives the plain loss bit for bit, random stream included.
+    epsilon: "relative": 0.05 of the mean |embedding| of the batch; or a number.
+    ascent_steps: K; each costs a forward and half a backward pass more.
+    norm: "inf": |d| <= epsilon in every coordinate; "l2": of a sentence, epsilon as root mean square.
+    variant: "paper"; or "public", the noise of namisan/mt-dnn and archinetai/smart-pytorch, for
+        comparison: d <- (d + 1e-3 g) / (|d + 1e-3 g|_inf + 1e-6) per token, with g not normalised. As
+        g is tiny, this is random noise of size 1 (cosine to the initial noise above 0.999), and
+        `epsilon`, `norm` are not used.
+    bregman: mu, the weight of the teacher's term; 0: no teacher. One number or one per task.
+    momentum: the teacher's beta, or a function of the step: `teacher.paper_momentum(total_steps)`.
+    start, stop: the terms are on from step `start` until before `stop`; steps are counted by
+        `after_step`.
+    module, side: the module whose output (or "input", e.g. for images) is perturbed, if not the
+        word embedding of a Hugging Face model or the only embedding there is.
+    probe_every: steps between two measurements of how adversarial the noise is (one forward more
+        each); 0: never.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        weight: Weight = 1.0,
+        *,
+        epsilon: float | str = "relative",
+        ascent_steps: int = 1,
+        norm: str = "inf",
+        variant: str = "paper",
+        bregman: Weight = 0.0,
+        momentum: Momentum = 0.99,
+        start: int = 0,
+        stop: int | None = None,
+        module: str | nn.Module | None = None,
+        side: str = "output",
+        probe_every: int = 100,
+    ) -> None:
+        if not isinstance(model, nn.Module):
+            raise TypeError(f"`model` must be a torch.nn.Module, got {type(model).__name__}.")
+        if epsilon != "relative" and not (
+            isinstance(epsilon, int | float) and 0 < epsilon < float("inf")
+        ):
+            raise ValueError(f"`epsilon` is {epsilon!r}: use 'relative' or a finite number > 0.")
+        if not isinstance(ascent_steps, int) or ascent_steps < 1:
+            raise ValueError(f"`ascent_steps` is {ascent_steps}: it must be an integer >= 1.")
+        if norm not in ("inf", "l2"):
+            raise ValueError(f"`norm` is {norm!r}: use 'inf' or 'l2'.")
+        if variant not in ("paper", "public"):
+            raise ValueError(f"`variant` is {variant!r}: use 'paper' or 'public'.")
+        if not isinstance(probe_every, int) or probe_every < 0:
+            raise ValueError(f"`probe_every` is {probe_every}: it must be an integer >= 0.")
+        self.model = model
+        self.weight = Dose("weight", weight, start, stop)
+        self.bregman = Dose("bregman", bregman, start, stop)
+        self.epsilon = epsilon
+        self.ascent_steps = ascent_steps
+        self.norm = norm
+        self.variant = variant
+        self.probe_every = probe_every
+        self.place = find_embedding(model, module, side)
+        self.teacher = Teacher(model, momentum) if _any(bregman) else None
+        self.step = 0
+        self.skipped = 0  # terms left out because they were inf or NaN
+        self._log: dict[str, Any] = {}
+
+    def loss(
+        self,
+        forward: Callable[[], Any],
+        loss: Callable[[Any], Loss] | None = None,
+        *,
+        kind: str = "classification",
+        task: str | None = None,
+        mask: Mask = None,
+        counted: torch.Tensor | None = None,
+    ) -> LossFn:
+        """The regularised loss of a batch, for `method.backward`.
+
+        forward: computes the batch; returns outputs if `loss` is given, else (loss, outputs) or a
+            Hugging Face output with a loss. Called three times.
+        loss: the loss as a function of what `forward` returns; may return (mean, number of items).
+        kind: "classification", "binary", "tokens", "span" or "regression", see `divergence`.
+        task: the name under which weights are looked up and figures are logged.
+        mask: true at what is no padding, as an attention mask [batch, length], or a list if the
+            embedding is called several times. By default what is not the padding token.
+        counted: true at the positions of the output that count, for "tokens" and "span". By default
+            the mask, where input and output have the same positions (not in an encoder-decoder:
+            give labels != -100).
+        Under torch.no_grad() the plain loss is returned.
+        """
+        if not callable(forward):
+            raise TypeError(
+                f"`forward` must be a callable without arguments, got {type(forward).__name__}: "
+                "e.g. functools.partial(model, **batch)."
+            )
+        if kind not in KINDS:
+            raise ValueError(f"`kind` is {kind!r}: use one of {', '.join(map(repr, KINDS))}.")
+        return partial(self._regularised, _Batch(forward, loss, kind, task, mask, counted))
+
+    def after_step(self) -> None:
+        """To be called after `optimizer.step()`: the teacher follows, and the step is counted."""
+        if self.teacher is not None:
+            self.teacher.update(self.step)
+        self.step += 1
+
+    def probe(self, forward: Callable[[], Any], **options: Any) -> Probe:
+        """Measure on a batch, given as to `loss`, how adversarial the noise is; nothing is changed."""
+        made: Any = self.loss(forward, **options)
+        (batch,) = made.args
+        begin = RandomState.capture(self.model.parameters())
+        with eager(), extra_pass(self.model, begin), torch.no_grad():
+            clean, seen = self._clean(batch)
+            outputs = read_outputs(batch.kind, batch.read(clean)[1])
+            counted = self._counted(batch, outputs, seen)
+            initial, final = self._noise(batch, outputs, counted, seen, begin)
+            far = divergence(batch.kind, self._perturbed(batch, final, begin), outputs, counted)
+            return Probe(
+                float(far),
+                float(self._random(batch, outputs, counted, final, begin)),
+                float(_cosine(initial, final)),
+            )
+
+    def to_floats(self) -> dict[str, float]:
+        """What was measured last, for any logger: `log(report.to_floats() | smart.to_floats())`."""
+        log = {key: float(value) for key, value in self._log.items()}
+        return log | {"smart/skipped": float(self.skipped)}
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that a run must save to continue exactly."""
+        teacher = None if self.teacher is None else self.teacher.state_dict()
+        return {"step": self.step, "skipped": self.skipped, "teacher": teacher}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from a saved state; a fresh instance will do."""
+        if (state["teacher"] is None) != (self.teacher is None):
+            raise ValueError(
+                "The state was saved with a teacher and this SMART has none, or the reverse: give the "
+                "same `bregman` as in the saved run."
+            )
+        if self.teacher is not None:
+            self.teacher.load_state_dict(state["teacher"])
+        self.step, self.skipped = int(state["step"]), int(state["skipped"])
+
+    def _regularised(self, batch: _Batch) -> Loss:
+        weight = self.weight.at(self.step, batch.task)
+        bregman = self.bregman.at(self.step, batch.task)
+        if not torch.is_grad_enabled() or (weight == 0 and bregman == 0):
+            return batch.read(batch.forward())[0]
+        with eager():
+            begin = RandomState.capture(self.model.parameters())
+            taught: Outputs | None = None
+            if bregman and self.teacher is not None:
+                with extra_pass(self.model, begin), self.teacher.in_place():
+                    taught = batch.outputs()
+            clean, seen = self._clean(batch)
+            loss, outputs = batch.read(clean)
+            outputs = read_outputs(batch.kind, outputs)
+            counted = self._counted(batch, outputs, seen)
+            terms = {}
+            if taught is not None:
+                terms["bregman"] = bregman, divergence(batch.kind, outputs, taught, counted)
+            if weight:
+                far = self._adversarial(batch, outputs, counted, seen, begin)
+                terms["divergence"] = weight, far
+        for name, (factor, term) in terms.items():
+            self._log[self._key(name, batch)] = term.detach()
+            if bool(torch.isfinite(term)):
+                loss = _plus(loss, factor * term)
+            else:
+                self.skipped += 1
+        return loss
+
+    def _clean(self, batch: _Batch) -> tuple[Any, _Seen]:
+        """The plain pass; what passes the embedding is looked at."""
+        seen = _Seen()
+
+        def look(i: int, x: torch.Tensor, real: torch.Tensor | None) -> None:
+            seen.inputs.append(x.detach())
+            if batch.mask is not None:
+                listed = [batch.mask] if isinstance(batch.mask, torch.Tensor) else batch.mask
+                real = listed[min(i, len(listed) - 1)].to(x.device, torch.bool)
+                if real.shape != x.shape[: real.ndim]:
+                    raise ValueError(
+                        f"`mask` has the shape {tuple(real.shape)} and the embedding "
+                        f"{tuple(x.shape)}: give one entry for each position."
+                    )
+            seen.real.append(None if real is None else _spread(real, x))
+
+        with self.place.changed(look):
+            value = batch.forward()
+        if not seen.inputs:
+            raise ValueError(
+                f"The forward callable does not use the {type(self.place.module).__name__} whose "
+                f"{self.place.side} is to be perturbed: name another module with `module`."
+            )
+        return value, seen
+
+    def _counted(self, batch: _Batch, outputs: Outputs, seen: _Seen) -> torch.Tensor | None:
+        if batch.counted is not None or batch.kind not in ("tokens", "span"):
+            return batch.counted
+        real = seen.real[0]
+        if real is None or len(seen.real) > 1 or self.place.within is not None:
+            return None
+        real = real.flatten(2)[..., 0]
+        return real if real.shape == outputs[0].shape[:2] else None
+
+    def _adversarial(
+        self,
+        batch: _Batch,
+        outputs: Outputs,
+        counted: torch.Tensor | None,
+        seen: _Seen,
+        begin: RandomState,
+    ) -> torch.Tensor:
+        initial, final = self._noise(batch, outputs, counted, seen, begin)
+        term = divergence(batch.kind, self._perturbed(batch, final, begin), outputs, counted)
+        if self.probe_every and self.step % self.probe_every == 0:
+            with torch.no_grad():
+                random = self._random(batch, outputs, counted, final, begin)
+            self._log[self._key("ratio", batch)] = term.detach() / random
+            self._log[self._key("cosine", batch)] = _cosine(initial, final)
+        return term
+
+    def _noise(
+        self,
+        batch: _Batch,
+        outputs: Outputs,
+        counted: torch.Tensor | None,
+        seen: _Seen,
+        begin: RandomState,
+    ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        """The initial noise, from the global generator, and the adversary's."""
+        target = tuple(t.detach() for t in outputs)
+        low = any(torch.finfo(t.dtype).bits < 32 for t in outputs)
+        radii = []
+        initial = []
+        for i, x in enumerate(seen.inputs):
+            dtype = torch.promote_types(x.dtype, torch.float32)
+            if isinstance(self.epsilon, str):
+                radius = RELATIVE * seen.scale(i).to(dtype)
+            else:
+                radius = torch.tensor(self.epsilon, dtype=dtype, device=x.device)
+            sigma = PUBLIC_NOISE if self.variant == "public" else radius * (START_LOW if low else START)
+            noise = torch.randn(x.shape, dtype=dtype, device=x.device) * sigma
+            initial.append(_masked(noise, seen.real[i]))
+            radii.append(radius)
+        final = initial
+        for _ in range(self.ascent_steps):
+            leaves = [d.detach().requires_grad_() for d in final]
+            with torch.enable_grad():
+                moved = self._perturbed(batch, leaves, begin)
+                values, which = per_example(batch.kind, moved, target, counted)
+                # A sum: the size is normalised away, and a mean might vanish in half precision.
+                value = values.masked_fill(~which, 0.0).sum()
+            if not value.requires_grad:
+                raise ValueError(
+                    f"The outputs do not depend on the {self.place.side} of "
+                    f"{type(self.place.module).__name__}: name another module with `module`."
+                )
+            found = torch.autograd.grad(value, leaves, allow_unused=True)
+            gradients = [
+                torch.zeros_like(d) if g is None else _masked(g, real)
+                for g, d, real in zip(found, final, seen.real, strict=True)
+            ]
+            final = [
+                self._ascended(d, g, radius, real)
+                for d, g, radius, real in zip(final, gradients, radii, seen.real, strict=True)
+            ]
+        return initial, final
+
+    def _ascended(
+        self,
+        noise: torch.Tensor,
+        gradient: torch.Tensor,
+        radius: torch.Tensor,
+        real: torch.Tensor | None,
+    ) -> torch.Tensor:
+        if self.variant == "public":
+            noise = noise + PUBLIC_STEP * gradient
+            return noise / (noise.abs().amax(-1, keepdim=True) + PUBLIC_GUARD)
+        tiny = torch.finfo(gradient.dtype).tiny
+        if self.norm == "inf":
+            noise = noise + STEP * radius * gradient / _per_sentence(gradient.abs(), "amax").clamp_min(
+                tiny
+            )
+            return noise.clamp(-radius, radius)
+        length = radius * _entries(noise, real).sqrt()
+        gradient = gradient / _per_sentence(gradient.abs(), "amax").clamp_min(tiny)
+        norm = _per_sentence(gradient.square(), "sum").sqrt().clamp_min(tiny)
+        noise = noise + STEP * length * gradient / norm
+        reached = _per_sentence(noise.square(), "sum").sqrt().clamp_min(tiny)
+        return noise * (length / reached).clamp(max=1.0)
+
+    def _perturbed(self, batch: _Batch, noise: Sequence[torch.Tensor], begin: RandomState) -> Outputs:
+        """The outputs with noise on the embedding, and the dropout masks of the clean pass."""
+
+        def add(i: int, x: torch.Tensor, _: torch.Tensor | None) -> torch.Tensor:
+            if i >= len(noise) or noise[i].shape != x.shape:
+                raise ValueError(
+                    "The forward callable used the embedding otherwise than at its first call: it "
+                    "must compute the same batch at every call."
+                )
+            return x + noise[i].to(x.dtype)
+
+        with extra_pass(self.model, begin), self.place.changed(add):
+            return batch.outputs()
+
+    def _random(
+        self,
+        batch: _Batch,
+        outputs: Outputs,
+        counted: torch.Tensor | None,
+        final: Sequence[torch.Tensor],
+        begin: RandomState,
+    ) -> torch.Tensor:
+        """The divergence under random noise as large as `final`; the random stream is not advanced.
+
+        As large in the norm of the ball: random signs of the same largest coordinate per sentence, or
+        a Gaussian of the same length per sentence. For the public variant, per token.
+        """
+        noise = []
+        with RandomState.capture(final).replayed():
+            for d in final:
+                like = torch.randn_like(d)
+                if self.variant == "public":
+                    like *= d != 0
+                    like *= d.abs().amax(-1, keepdim=True) / like.abs().amax(-1, True).clamp_min(1e-30)
+                elif self.norm == "inf":
+                    largest = _per_sentence(d.abs(), "amax")
+                    like = like.sign() * largest * (d != 0).any(-1, keepdim=True)
+                else:
+                    like *= (d != 0).any(-1, keepdim=True)
+                    lengths = [_per_sentence(t.square(), "sum").sqrt() for t in (d, like)]
+                    like *= lengths[0] / lengths[1].clamp_min(1e-30)
+                noise.append(like)
+        return divergence(batch.kind, self._perturbed(batch, noise, begin), outputs, counted)
+
+    def _key(self, name: str, batch: _Batch) -> str:
+        return f"smart/{name}" if batch.task is None else f"smart/{name}/{batch.task}"
+
+
+def _any(weight: Weight) -> bool:
+    return bool(weight) if isinstance(weight, int | float) else any(weight.values())
+
+
+def _plus(loss: Loss, term: torch.Tensor) -> Loss:
+    if isinstance(loss, tuple):
+        return loss[0] + term.to(loss[0].device), loss[1]
+    return loss + term.to(loss.device)
+
+
+def _spread(real: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    return real.reshape(*real.shape, *[1] * (x.ndim - real.ndim))
+
+
+def _masked(noise: torch.Tensor, real: torch.Tensor | None) -> torch.Tensor:
+    return noise if real is None else noise.masked_fill(~real, 0.0)
+
+
+def _per_sentence(values: torch.Tensor, how: str) -> torch.Tensor:
+    dims = tuple(range(1, values.ndim)) or (0,)
+    return values.sum(dims, True) if how == "sum" else values.amax(dims, True)
+
+
+def _entries(noise: torch.Tensor, real: torch.Tensor | None) -> torch.Tensor:
+    """How many coordinates of each sentence are no padding."""
+    ones = torch.ones_like(noise)
+    return _per_sentence(_masked(ones, real), "sum")
+
+
+def _cosine(first: Sequence[torch.Tensor], second: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The mean over perturbed positions of the cosine between two noises there."""
+    pairs = zip(first, second, strict=True)
+    values = torch.cat([cosine_similarity(a, b, -1, 1e-30).flatten() for a, b in pairs])
+    real = torch.cat([(a != 0).any(-1).flatten() for a in first])
+    return values[real].mean()
