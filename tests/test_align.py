@@ -363,7 +363,7 @@ def test_21_running_statistics_updated_a_second_time(name):
 
 def test_21_half_precision_weights_that_never_move():
     model, batches = problem(Conv, dtype=torch.bfloat16)
-    with pytest.warns(UserWarning, match="weights are torch.bfloat16.*float32 and use autocast"):
+    with pytest.warns(UserWarning, match="weights are torch.bfloat16.*keep them in float32"):
         DotProd(model, mode="difference").backward(pair_of(model, batches))
 
 
@@ -640,3 +640,110 @@ def test_bad_pairs_are_named():
 def test_every_method_follows_the_protocol():
     for make in (DotProd, PairedSum, SAM):
         assert isinstance(make(Bowls()), gradaccord.Method)
+
+
+class Aliased(nn.Module):
+    """Two weights with one gradient tensor, and one whose gradient is a number seen many times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(0)
+        self.a, self.b, self.c = (
+            nn.Parameter(torch.randn(3, 4, generator=generator, dtype=torch.float64)) for _ in range(3)
+        )
+
+    def forward(self, x):
+        return F.linear(x, self.a + self.b) + 0.1 * self.c.sum()
+
+
+@pytest.mark.parametrize("options", [{"mode": "exact"}, {"mode": "exact", "objective": "cosine"}])
+def test_gradients_that_share_memory_are_counted_once(options):
+    torch.manual_seed(0)
+    model = Aliased()
+    x, y = torch.randn(6, 4).double(), torch.randint(0, 3, (6,))
+
+    def squared(rows):
+        return (model(x[rows]) - F.one_hot(y[rows], 3)).square().mean() * 3, len(y[rows])
+
+    one = partial(squared, slice(0, 6))
+    grads = []
+    for second in ([partial(squared, slice(0, 2)), partial(squared, slice(2, 6))], [one]):
+        DotProd(model, max_ratio=math.inf, **options).backward({"1": one, "2": second})
+        grads.append(grad_of(model))
+    torch.testing.assert_close(grads[0], grads[1], rtol=1e-12, atol=1e-14)
+
+
+class FusedCrossEntropy(torch.autograd.Function):
+    """A loss that computes its gradient on the way forward, as fused kernels do."""
+
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.save_for_backward((x.softmax(-1) - F.one_hot(y, x.shape[-1])) / len(y))
+        return F.cross_entropy(x, y)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad):
+        return grad * ctx.saved_tensors[0], None
+
+
+def test_a_loss_with_a_gradient_of_its_own_does_not_pass_for_a_constant():
+    model, batches = problem(Conv)
+    fused = {
+        name: (lambda x=x, y=y: FusedCrossEntropy.apply(model(x), y))
+        for name, (x, y) in zip(("one", "two"), batches, strict=True)
+    }
+    expected = DotProd(model).backward(pair_of(model, batches)).extras["product_norm"]
+    method = DotProd(model)
+    with pytest.warns(UserWarning, match="the loss cannot be differentiated twice"):
+        found = method.backward(fused).extras["product_norm"]
+    assert found == pytest.approx(expected, rel=0.01)
+
+
+def test_differences_under_autocast_are_noise_and_said_to_be():
+    model, batches = problem(Conv, dtype=torch.float32)
+
+    def cast(x, y):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return loss(model, x, y)
+
+    pair = {name: partial(cast, *b) for name, b in zip(("one", "two"), batches, strict=True)}
+    with pytest.warns(UserWarning, match="run under autocast, whose rounding drowns"):
+        DotProd(model, mode="difference").backward(pair)
+    DotProd(model).backward(pair)  # exact: no warning
+
+
+def test_a_failed_fallback_keeps_the_mode():
+    bowls = Bowls()
+    calls = 0
+
+    def broken():
+        nonlocal calls
+        calls += 1
+        if calls > 2:  # the exact product and the search for the module run, the difference does not
+            raise OSError("disk full")
+        return FusedCrossEntropy.apply(bowls.x[None, :3] * 1.0, torch.tensor([0]))
+
+    method = DotProd(bowls)
+    with pytest.raises(OSError, match="disk full"):
+        method.backward({"one": partial(bowls.loss, 0), "two": broken})
+    assert method.mode == "exact"
+
+
+def test_weights_changed_between_the_batches_of_a_pair():
+    bowls = Bowls()
+    method = DotProd(bowls)
+    method.backward({"x": partial(bowls.loss, 0)})
+    with torch.no_grad():
+        bowls.x += 1.0
+    with pytest.warns(UserWarning, match="written to since the pair's first batch \\('x'\\)"):
+        method.backward({"x": partial(bowls.loss, 1)})
+
+
+def test_a_gradient_that_is_not_finite_is_reported():
+    bowls = Bowls()
+    report = SAM(bowls).backward({"x": lambda: (bowls.x * 0).sum().abs().sqrt()})
+    assert not report.finite
+    with pytest.raises(ValueError, match="`every` is 7, which has a meaning for batches=2 alone"):
+        SAM(bowls, every=7)
+    assert DotProd(bowls, step=1).step == 1

@@ -226,3 +226,93 @@ def test_interrupted_step_changes_nothing():
     with pytest.raises(KeyboardInterrupt):
         method.backward(losses_of(model) | {"z": partial(interrupt)})
     assert all(p.grad is None for p in model.parameters())
+
+
+class Output:
+    def __init__(self, loss):
+        self.loss = loss
+
+
+def model_output(losses):
+    return losses | {"b": lambda: Output(losses["b"]())}
+
+
+def loss_and_logits(losses):
+    return losses | {"b": lambda: (losses["b"](), torch.ones(3))}
+
+
+def loss_and_nothing(losses):
+    return losses | {"b": lambda: (losses["b"](), None)}
+
+
+def runs_backward_itself(losses):
+    def own():
+        loss = losses["b"]()
+        loss.backward(retain_graph=True)
+        return loss
+
+    return losses | {"b": own}
+
+
+@pytest.mark.parametrize(
+    ("spoil", "error", "sentence"),
+    [
+        (model_output, TypeError, "Task 'b' returned a Output: return its `.loss`"),
+        (loss_and_logits, TypeError, "Task 'b' returned a pair whose second part is a Tensor"),
+        (loss_and_nothing, TypeError, "Task 'b' returned a pair whose second part is a NoneType"),
+        (runs_backward_itself, ValueError, "Task 'b' has changed `.grad` by itself"),
+    ],
+)
+def test_what_a_hugging_face_user_may_return(spoil, error, sentence):
+    model = trunk()
+    with pytest.raises(error, match=sentence):
+        gradaccord.PCGrad(model).backward(spoil(losses_of(model)))
+    assert all(p.grad is None for p in model.parameters())
+
+
+def test_parameters_replaced_after_the_method_was_built():
+    model = trunk()
+    method = gradaccord.PCGrad(model)
+    model.load_state_dict({k: v.clone() for k, v in model.state_dict().items()}, assign=True)
+    with pytest.raises(ValueError, match="'words.weight' is not one of those.*build the method after"):
+        method.backward(losses_of(model))
+    model = trunk()
+    method = gradaccord.PCGrad(model)
+    model.layers[0] = nn.Linear(6, 8).double()
+    with pytest.raises(ValueError, match="'layers.0.weight' is not one of those"):
+        method.backward(losses_of(model))
+
+
+@pytest.mark.parametrize(
+    ("build", "error", "sentence"),
+    [
+        (lambda m: gradaccord.PCGrad(None), TypeError, "`model` must be a torch.nn.Module.*got None"),
+        (
+            lambda m: gradaccord.PCGrad(m, granularity=["layers"]),
+            ValueError,
+            "`granularity` is \\['layers'\\]",
+        ),
+        (lambda m: gradaccord.PCGrad(m, shared=[]), ValueError, "`shared` is empty"),
+        (lambda m: gradaccord.GradVac(m, beta="0.1"), ValueError, "`beta` is '0.1'"),
+    ],
+)
+def test_more_bad_options_are_named(build, error, sentence):
+    with pytest.raises(error, match=sentence):
+        build(trunk())
+
+
+def test_gradnorm_on_a_layer_that_is_not_shared():
+    model = trunk()
+    with pytest.raises(ValueError, match="`layer` is 'heads.a', which the tasks a, b, c do not share"):
+        gradaccord.GradNorm(model, layer="heads.a").backward(losses_of(model))
+
+
+def plain_weights(gram):
+    return torch.ones(len(gram))
+
+
+def test_a_plain_function_as_weighting_resumes():
+    pytest.importorskip("torchjd", reason="TorchJD is not installed")
+    model = trunk()
+    method = gradaccord.TorchJD(model, plain_weights)
+    gradaccord.TorchJD(model, plain_weights).load_state_dict(method.state_dict())

@@ -19,7 +19,7 @@ from gradaccord.core import gram as gram_module
 from gradaccord.core.bank import Rows
 from gradaccord.core.displaced import displaced
 from gradaccord.core.gram import gram
-from gradaccord.core.parameters import Parameters, Partition, layer_of
+from gradaccord.core.parameters import Parameters, Partition, layers_of
 from gradaccord.core.replay import RandomState
 
 
@@ -62,10 +62,11 @@ def test_gram_equals_the_product_of_flat_vectors(n_tasks, kinds, seed, at_once):
 
 
 def test_layers_are_numbered_blocks_or_the_modules_that_hold_parameters():
-    assert layer_of("encoder.layer.3.attention.self.query.weight") == "encoder.layer.3"
-    assert layer_of("stages.0.layers.1.conv.weight") == "stages.0"
-    assert layer_of("pooler.dense.bias") == "pooler.dense"
-    assert layer_of("scale") == "scale"
+    names = [f"0.encoder.layer.{i}.mlp.{j}.weight" for i in range(4) for j in range(2)]
+    names += ["0.pooler.dense.bias", "1.weight", "scale", "neck.norm.bias"]
+    blocks = [f"0.encoder.layer.{i}" for i in range(4) for _ in range(2)]
+    assert layers_of(names) == [*blocks, "0", "1", "scale", "neck.norm"]
+    assert layers_of(["0.weight", "0.bias", "2.weight"]) == ["0", "0", "2"]  # a plain nn.Sequential
 
 
 names_of_parameters = st.lists(st.sampled_from("abc012"), min_size=1, max_size=4).map(".".join)

@@ -14,6 +14,7 @@ import torch
 from gradaccord.align.paired import Batch, PairedSum, summed
 from gradaccord.align.product import (
     NoDoubleBackward,
+    autocast_seen,
     culprit,
     difference,
     exact,
@@ -102,7 +103,7 @@ class DotProd(PairedSum):
             raise ValueError(f"`weight` is {weight}: it must be a finite number.")
         if not max_ratio > 0:
             raise ValueError(f"`max_ratio` is {max_ratio}: it must be positive; inf means no cap.")
-        if step != "auto" and not (isinstance(step, float) and 0 < step < math.inf):
+        if step != "auto" and not (isinstance(step, int | float) and 0 < step < math.inf):
             raise ValueError(f"`step` is {step!r}: use 'auto' or a positive number such as 1e-7.")
         self.weight = float(weight)
         self.mode = mode
@@ -140,7 +141,7 @@ class DotProd(PairedSum):
                 self._run(first)
                 self._run(second)
                 vector, factor, length = self._direction(first, second, self._table(first, second))
-                true = exact(self.gatherer, second, lambda _: (vector, factor), again=True)
+                true = exact(self.gatherer, second, lambda _: (vector, factor), True, unproven=True)
                 step = self._step(length)
                 centred = self.scheme == "centred"
                 found = difference(self.gatherer, second, vector, factor, step, centred)
@@ -178,7 +179,10 @@ class DotProd(PairedSum):
                 try:
                     return self._exact_pair(first, second)
                 except NoDoubleBackward:
-                    self._fall_back(self._culprit(second))
+                    name = self._culprit(second)
+                report = self._difference_pair(first, second)  # may fail for the same reason
+                self._fall_back(name)
+                return report
             return self._difference_pair(first, second)
         except BaseException:
             self.terms, self.capped = counts
@@ -198,7 +202,7 @@ class DotProd(PairedSum):
                 seen = second if again else replace(second, gradient=gradient, factor=1.0)
                 return self._direction(first, seen)[:2]
 
-            term = exact(self.gatherer, second, direction, again)
+            term = exact(self.gatherer, second, direction, again, unproven=not self._twice)
         unit = -second.factor
         if self.scheme == "symmetric":
             vector, factor, _ = self._direction(second, first)
@@ -210,10 +214,13 @@ class DotProd(PairedSum):
         return self._with_term(first, second, summed(first, second), term, unit, table)
 
     def _difference_pair(self, first: Batch, second: Batch) -> StepReport:
-        if not self._warned:
-            warn_of_differences(self.gatherer)
+        if self._warned:
+            self._run(second)
+        else:
+            with autocast_seen() as seen:
+                self._run(second)
+            warn_of_differences(self.gatherer, bool(seen))
             self._warned = True
-        self._run(second)
         table = self._table(first, second)
         if not 0 < float(table.diagonal().prod()) < math.inf:
             return super()._pair(first, second)

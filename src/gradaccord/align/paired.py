@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -34,6 +35,7 @@ class Batch:
     factor: float
     random: RandomState | None = None  # from before its run
     kept: bool = False  # part of the method's state: not to be changed while something may still fail
+    versions: list[int] | None = None  # of the weights, as counted by torch when they are written to
 
     def again(self) -> tuple[dict[str, list[LossFn]], RandomState]:
         """What it takes to run the batch again with the same dropout masks."""
@@ -190,18 +192,24 @@ class PairedSum:
 
     def _given_one(self, batch: Batch) -> StepReport:
         self.seen += 1
-        unmeasured = torch.full((1, 1), math.nan, dtype=torch.float64)
         if self.seen < self.every - 1:
             self._run(batch, by_rows=False)
             scale_(batch.gradient, batch.factor)
             self._deliver(batch.gradient)
-            return self._report([batch], unmeasured)
+            return self._report([batch], None)
         if self.waiting is None:
             self._run(batch)
             batch.kept = True
+            batch.versions = [p._version for p in self.parameters.tensors]
             self.waiting = batch
-            return self._report([batch], unmeasured, {"waiting": 1.0})
+            return self._report([batch], None, {"waiting": 1.0})
         first, self.waiting, self.seen = self.waiting, None, 0
+        if first.versions and first.versions != [p._version for p in self.parameters.tensors]:
+            warnings.warn(
+                f"The weights have been written to since the pair's first batch ({first.name!r}): "
+                "both gradients should be taken at the same weights.",
+                stacklevel=4,
+            )
         return self._pair(first, batch)
 
     def _run(self, batch: Batch, by_rows: bool = True) -> None:
@@ -232,23 +240,28 @@ class PairedSum:
         put(self.parameters, [deliver(p, g) for p, g in pairs])
 
     def _report(
-        self, batches: list[Batch], table: torch.Tensor, extras: Mapping[str, float] | None = None
+        self,
+        batches: list[Batch],
+        table: torch.Tensor | None,
+        extras: Mapping[str, float] | None = None,
     ) -> StepReport:
+        """What was seen; without a table of dot products, nothing is said of gradients."""
         names = [batch.name for batch in batches]
         if len(set(names)) < len(names):
             names = [f"{name}#{i}" for i, name in enumerate(names, 1)]
         weight = 0.5 if self.reduction == "mean" and len(batches) == 2 else 1.0
         found = {"waiting": 0.0}
+        unknown = torch.full((len(batches),) * 2, math.nan, dtype=torch.float64)
         if len(batches) == 2:
-            found |= {"dot": float(table[0, 1])}
+            found |= {"dot": math.nan if table is None else float(table[0, 1])}
         return StepReport(
             tasks=tuple(names),
             losses=torch.stack([batch.loss for batch in batches]),
-            gram=table,
+            gram=unknown if table is None else table,
             weights=torch.full((len(batches),), weight, dtype=torch.float64),
             groups=("model",),
             seconds=0.0,
-            finite=bool(torch.isfinite(table).all()) if len(batches) == 2 else True,
+            finite=table is None or bool(torch.isfinite(table).all()),
             extras=found | dict(extras or {}),
         )
 

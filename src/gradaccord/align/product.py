@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.modules.module import register_module_forward_pre_hook
 
 from gradaccord.align.paired import Batch
 from gradaccord.align.vectors import Vector, add_, none_like, scale_, vector_of
@@ -48,18 +49,22 @@ class NoDoubleBackward(Exception):  # noqa: N818
 class _TwiceBackward(Engine):
     """An engine that also differentiates the gradient: `.grad` gets G, `product` gets H v."""
 
-    def __init__(self, gatherer: Gatherer, direction: Direction) -> None:
+    def __init__(self, gatherer: Gatherer, direction: Direction, unproven: bool) -> None:
         engine = gatherer.engine
         self.model, self.replicas = engine.model, engine.replicas
         self.inner = engine
         self.tensors = gatherer.parameters.tensors
         self.direction = direction
+        self.unproven = unproven  # no exact product has been seen to work yet
         self.product: Vector = [None] * len(self.tensors)
 
     def backward(self, loss: torch.Tensor, retain_graph: bool = False) -> None:
         trained = [i for i, p in enumerate(self.tensors) if p.requires_grad]
         weights = [self.tensors[i] for i in trained]
-        scaled = loss * self.inner.scale()
+        # The factor of one, itself to be differentiated, makes what can be differentiated only once
+        # say so: without it, a loss with a gradient of its own would pass for a constant.
+        one = torch.ones((), dtype=loss.dtype, device=loss.device, requires_grad=True)
+        scaled = loss * one * self.inner.scale()
         try:
             found = torch.autograd.grad(scaled, weights, create_graph=True, allow_unused=True)
             gradient: list[torch.Tensor | None] = [None] * len(self.tensors)
@@ -73,6 +78,8 @@ class _TwiceBackward(Engine):
             ]
             if terms:
                 dot = torch.stack([t.double() for t in terms]).sum() * factor
+                if self.unproven:
+                    _refuse_errors(dot)
                 second = torch.autograd.grad(dot, weights, allow_unused=True)
                 piece: Vector = [None] * len(self.tensors)
                 for i, h in zip(trained, second, strict=True):
@@ -82,9 +89,18 @@ class _TwiceBackward(Engine):
             raise
         except (RuntimeError, NotImplementedError) as error:
             raise NoDoubleBackward(str(error)) from error
+        held: set[int] = set()
         for p, new in zip(self.tensors, gradient, strict=True):
-            if new is not None:
-                p.grad = new.detach() if p.grad is None else p.grad.add_(new.detach())
+            if new is None:
+                continue
+            if p.grad is not None:
+                p.grad.add_(new.detach())
+            else:
+                # autograd may give two weights one tensor, or one number seen many times
+                memory = new.untyped_storage().data_ptr()
+                alone = memory not in held and new.is_contiguous()
+                p.grad = new.detach() if alone else new.detach().clone().contiguous()
+                held.add(memory)
 
 
 def _dot(gradient: torch.Tensor, vector: Gradient) -> torch.Tensor:
@@ -93,17 +109,36 @@ def _dot(gradient: torch.Tensor, vector: Gradient) -> torch.Tensor:
     return (gradient * vector).sum()
 
 
-def exact(gatherer: Gatherer, batch: Batch, direction: Direction, again: bool) -> Vector:
+def _refuse_errors(output: torch.Tensor) -> None:
+    """Raise if the graph holds one of autograd's error nodes, which it would silently pass by.
+
+    They mark functions that can be differentiated once, and lie on no way to the weights.
+    """
+    todo, seen = [output.grad_fn], set()
+    while todo:
+        node = todo.pop()
+        if node is None or node in seen:
+            continue
+        if node.name() == "torch::autograd::Error":
+            raise RuntimeError("a function that can be differentiated only once")
+        seen.add(node)
+        todo += [following for following, _ in node.next_functions]
+
+
+def exact(
+    gatherer: Gatherer, batch: Batch, direction: Direction, again: bool, unproven: bool = False
+) -> Vector:
     """H v by double backward, in the batch's stored units; its gradient comes with it.
 
     again: the batch has been run already, and is now run a second time with the same masks.
+    unproven: look through the graph for what cannot be differentiated twice (a few milliseconds).
     """
     losses = {batch.name: list(batch.calls or ())}
     replay: Any = nullcontext()
     if again:
         losses, random = batch.again()
         replay = random.replayed()
-    engine = _TwiceBackward(gatherer, direction)
+    engine = _TwiceBackward(gatherer, direction, unproven)
     collector = Collector(gatherer.collector.parameters, engine, gatherer.shards)
     first = gatherer.collector
     gatherer.collector = collector
@@ -190,13 +225,36 @@ def _buffers(gatherer: Gatherer) -> list[torch.Tensor]:
     return buffers_of(gatherer.engine.model)
 
 
-def warn_of_differences(gatherer: Gatherer) -> None:
+@contextmanager
+def autocast_seen() -> Iterator[list[bool]]:
+    """Whether any module is called under autocast in a block: the list is then not empty."""
+    seen: list[bool] = []
+
+    def look(module: nn.Module, args: Any) -> None:
+        devices = {a.device.type for a in args if isinstance(a, torch.Tensor)}
+        if any(torch.is_autocast_enabled(device) for device in devices):
+            seen.append(True)
+
+    handle = register_module_forward_pre_hook(look)
+    try:
+        yield seen
+    finally:
+        handle.remove()
+
+
+def warn_of_differences(gatherer: Gatherer, autocast: bool) -> None:
     """Say so where a difference is known to be no product: at kinks, and in half precision."""
+    if autocast:
+        warnings.warn(
+            "The losses run under autocast, whose rounding drowns a small displacement: use "
+            "mode='exact', or compute them in float32.",
+            stacklevel=4,
+        )
     half = {p.dtype for p in gatherer.parameters.tensors} & {torch.float16, torch.bfloat16}
     if half:
         warnings.warn(
-            f"The weights are {half.pop()}, too coarse for a small displacement: keep them in float32 "
-            "and use autocast, or use mode='exact'.",
+            f"The weights are {half.pop()}, too coarse for a small displacement: keep them in float32, "
+            "or use mode='exact'.",
             stacklevel=4,
         )
     model = gatherer.engine.model

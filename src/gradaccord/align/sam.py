@@ -33,6 +33,8 @@ class SAM(PairedSum):
             raise ValueError(f"`radius` is {radius}: it must be a positive number.")
         if batches not in (1, 2):
             raise ValueError(f"`batches` is {batches!r}: use 1, or 2 for the form on pairs.")
+        if batches == 1 and self.every != 2:
+            raise ValueError(f"`every` is {self.every}, which has a meaning for batches=2 alone.")
         self.radius = float(radius)
         self.batches = batches
 

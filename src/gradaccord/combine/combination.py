@@ -58,6 +58,8 @@ class Combination:
     ) -> None:
         if reduction not in ("sum", "mean"):
             raise ValueError(f"`reduction` is {reduction!r}: use 'sum' or 'mean'.")
+        if shared is not None and not (shared := list([shared] if isinstance(shared, str) else shared)):
+            raise ValueError("`shared` is empty: name a shared parameter, or leave it out.")
         self.reduction = reduction
         self.gatherer = Gatherer(model, engine)
         self.parameters = self.gatherer.parameters
@@ -123,7 +125,8 @@ class Combination:
         """
         losses = self.gatherer.losses(bank)
         if not self.measure:
-            unknown = torch.full((len(self.partition.groups), *losses.shape * 2), float("nan"))
+            shape = (len(self.partition.groups), *losses.shape * 2)
+            unknown = torch.full(shape, float("nan"), dtype=torch.float64)
             nothing = torch.zeros(len(self.partition.groups), dtype=torch.bool)
             measured = Measured(tuple(bank.tasks), losses, unknown, self.partition.groups, nothing)
             return measured, [-1] * len(self.parameters), bool(torch.isfinite(losses).all())
@@ -187,7 +190,7 @@ class Combination:
             tasks=tuple(order),
             losses=measured.losses[index],
             gram=measured.grams.sum(0)[index][:, index],
-            weights=rows if self.weighs_groups and len(self.partition.groups) > 1 else rows[0],
+            weights=rows if groups and len(self.partition.groups) > 1 else rows[0],
             groups=tuple(measured.groups[group] for group in groups),
             seconds=seconds,
             finite=finite,

@@ -94,7 +94,13 @@ class GradNorm(Combination):
 
     def _gram_of_layer(self, measured: Measured) -> torch.Tensor:
         if self.layer is not None:
-            return measured.grams[self.partition.groups.index(self.layer)]
+            group = self.partition.groups.index(self.layer)
+            if not measured.shared[group]:
+                raise ValueError(
+                    f"`layer` is {self.layer!r}, which the tasks {', '.join(measured.tasks)} do not "
+                    "share in this step: name one that they do."
+                )
+            return measured.grams[group]
         shared = measured.shared.nonzero().flatten().tolist()
         return measured.grams[shared[-1]] if shared else measured.grams.sum(0)
 

@@ -11,9 +11,8 @@ from gradaccord.core.parameters import Model
 
 MAX_TARGET = 1 - 1e-6  # a target of 1 would ask for infinitely much of g_j
 # Squares smaller than this share of what they were computed from are float32 rounding: a gradient of
-# which nothing is left has no direction, and an angle below a thousandth is none.
-NOISE = 1e-6
-ROUNDING = 1e-6  # a smaller share of a square is what float32 gradients leave of zero
+# which nothing else is left has no direction, and an angle below a thousandth is none.
+ROUNDING = 1e-6
 
 
 class GradVac(Combination):
@@ -31,8 +30,8 @@ class GradVac(Combination):
 
     def __init__(self, model: Model, *, beta: float = 0.01, **options: Any) -> None:
         super().__init__(model, **options)
-        if not 0 <= beta <= 1:
-            raise ValueError(f"`beta` is {beta}: it must lie between 0 and 1.")
+        if not isinstance(beta, int | float) or not 0 <= beta <= 1:
+            raise ValueError(f"`beta` is {beta!r}: it must lie between 0 and 1.")
         self.beta = beta
         self.tasks: list[str] = []  # every task seen so far
         self.targets = torch.zeros(len(self.partition.groups), 0, 0, dtype=torch.float64)
@@ -94,9 +93,7 @@ def gradvac_weights(
         cosine = torch.where(1 - cosine**2 < ROUNDING, cosine.sign(), cosine)
         target = targets[..., tasks, j]
         aim = target.clamp(-MAX_TARGET, MAX_TARGET)
-        sine_square = 1 - cosine**2
-        sine = torch.where(sine_square > NOISE, sine_square, 0.0).sqrt()
-        aim_sine = (1 - aim**2).sqrt()
+        sine, aim_sine = (1 - cosine**2).sqrt(), (1 - aim**2).sqrt()
         amount = length_i * (aim * sine - cosine * aim_sine) / (length_j * aim_sine)
         coefficients[..., tasks, j] += torch.where(defined & (cosine < aim), amount, 0.0)
         moved = (1 - beta) * target + beta * cosine

@@ -28,7 +28,8 @@ class TorchJD(Combination):
     def __init__(self, model: Model, weighting: Any, **options: Any) -> None:
         super().__init__(model, **options)
         inner, self.takes_jacobian = _weighting_of(weighting)
-        self.name = type(inner).__name__ if isinstance(inner, nn.Module) else repr(inner)
+        named = inner if hasattr(inner, "__qualname__") else type(inner)
+        self.name = str(named.__qualname__)
         self.weightings = [copy.deepcopy(inner) for _ in self.partition.groups]
 
     def weigh(self, measured: Measured) -> torch.Tensor:
@@ -76,8 +77,10 @@ class TorchJD(Combination):
 
 def _weighting_of(given: Any) -> tuple[Any, bool]:
     """The weighting inside an aggregator, and whether it wants a Jacobian instead of its Gram."""
-    from torchjd import aggregation
-
+    try:
+        from torchjd import aggregation
+    except ImportError as error:
+        raise ImportError('TorchJD is not installed: pip install "gradaccord[torchjd]".') from error
     if isinstance(given, aggregation.GramianWeightedAggregator):
         return given.gramian_weighting, False
     if isinstance(given, aggregation.ExcessMTL | aggregation.ExcessMTLWeighting) or (

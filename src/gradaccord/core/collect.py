@@ -41,7 +41,16 @@ class Collector:
             mean = _Mean(task, self.shards is not None)
             with _named(task):
                 for call in batches.tasks[task]:
-                    self.engine.backward(mean.add(*read_loss(task, call())))
+                    before = [p.grad for p in self.parameters.tensors]
+                    loss = read_loss(task, call())
+                    if any(
+                        p.grad is not g for p, g in zip(self.parameters.tensors, before, strict=True)
+                    ):
+                        raise ValueError(
+                            f"Task {task!r} has changed `.grad` by itself: its callable must return "
+                            "the loss, and call neither backward() nor zero_grad()."
+                        )
+                    self.engine.backward(mean.add(*loss))
             bank.add(task, self._taken(), *mean.result())
         return bank
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -25,12 +25,13 @@ class Gatherer:
     """What every method stands on: it runs the losses and gives a bank, the same on every process."""
 
     def __init__(self, model: Model, engine: Any = None) -> None:
-        if not isinstance(model, nn.Module):
+        if not isinstance(model, nn.Module) and isinstance(model, Iterable):
             model = list(model)
         self.parameters = Parameters.of(model)
         self.engine = as_engine(model, engine)
         self.shards = shards_of(self.parameters.names, self.parameters.tensors)
         self.collector = Collector(self.parameters, self.engine, self.shards)
+        self._known = {id(tensor) for tensor in self.parameters.tensors}
 
     def gather(self, losses: Losses) -> tuple[Bank, list[str]]:
         """Every task's gradient of the joined batch; and the tasks in the user's own order."""
@@ -67,8 +68,8 @@ class Gatherer:
             for task, loss in zip(bank.tasks, losses.tolist(), strict=True):
                 if not math.isfinite(loss):
                     raise ValueError(
-                        f"Task {task!r} has the loss {loss}: nothing was changed; with float16, "
-                        "pass engine=GradScaler() to skip such steps."
+                        f"Task {task!r} has the loss {loss}: `.grad` and the method are as before; "
+                        "with float16, pass engine=GradScaler() to skip such steps."
                     )
         return losses
 
@@ -92,6 +93,7 @@ class Gatherer:
     def collect(self, losses: Losses) -> Bank | Exception:
         """This process's own bank; under DDP an exception is kept until the others know of it."""
         try:
+            self._check_parameters()
             try:
                 batches = read_losses(losses)
             except Exception as error:
@@ -103,3 +105,14 @@ class Gatherer:
             if self.engine.group is None:
                 raise
             return error
+
+    def _check_parameters(self) -> None:
+        """Raise if the model has trainable parameters that were not there when the method was built."""
+        if self.engine.model is None or self.shards is not None:  # FSDP2 swaps them by itself
+            return
+        for name, parameter in self.engine.model.named_parameters():
+            if parameter.requires_grad and id(parameter) not in self._known:
+                raise ValueError(
+                    f"Parameter {name!r} is not one of those that the method was built with: build the "
+                    "method after replacing or adding parameters."
+                )

@@ -92,9 +92,18 @@ def read_loss(name: str, value: Loss) -> tuple[torch.Tensor, float | None]:
                 "(mean loss, number of items)."
             )
         loss, items = value
+        if isinstance(items, torch.Tensor) and items.numel() == 1 and not items.requires_grad:
+            items = items.item()
+        if isinstance(items, bool) or not isinstance(items, int | float):
+            raise TypeError(
+                f"Task {name!r} returned a pair whose second part is a {type(items).__name__}: return "
+                "the loss alone, or (mean loss, number of items)."
+            )
         items = float(items)
         if not 0 < items < float("inf"):
             raise ValueError(f"Task {name!r} returned {items} items: the count must be positive.")
+    if isinstance(getattr(loss, "loss", None), torch.Tensor):
+        raise TypeError(f"Task {name!r} returned a {type(loss).__name__}: return its `.loss`.")
     if not isinstance(loss, torch.Tensor):
         raise TypeError(f"Task {name!r} returned {loss!r}: the loss must be a scalar tensor.")
     if loss.numel() != 1:

@@ -27,6 +27,11 @@ class Parameters:
     @classmethod
     def of(cls, model: Model) -> Parameters:
         """Read the parameters of a module, or of an iterable of (name, tensor) pairs."""
+        if not isinstance(model, Iterable | nn.Module):
+            raise TypeError(
+                "`model` must be a torch.nn.Module or an iterable of (name, parameter) pairs, got "
+                f"{model!r}."
+            )
         if isinstance(model, nn.Module):
             pairs: list[tuple[str, torch.Tensor]] = list(unwrapped(model).named_parameters())
             tables = {
@@ -115,12 +120,15 @@ class Partition:
     def of(cls, names: Sequence[str], granularity: Granularity) -> Partition:
         """Put every name into exactly one group.
 
-        granularity: "model" (one group), "layer" (see `layer_of`), "tensor" (one group each),
+        granularity: "model" (one group), "layer" (see `layers_of`), "tensor" (one group each),
         a function from parameter name to group name, or a mapping from group name to the
         parameter names or module prefixes in it.
         """
+        keys: Sequence[str | None]
         if isinstance(granularity, Mapping):
             keys = _listed(names, granularity)
+        elif granularity == "layer":
+            keys = layers_of(names)
         else:
             rule = _rule(granularity)
             keys = [rule(name) for name in names]
@@ -138,12 +146,11 @@ class Partition:
 def _rule(granularity: str | Callable[[str], str]) -> Callable[[str], str]:
     rules: dict[str, Callable[[str], str]] = {
         "model": lambda name: "model",
-        "layer": layer_of,
         "tensor": lambda name: name,
     }
     if callable(granularity):
         return granularity
-    if granularity not in rules:
+    if not isinstance(granularity, str) or granularity not in rules:
         raise ValueError(
             f"`granularity` is {granularity!r}: use 'model', 'layer', 'tensor', a function from "
             "parameter name to group name, or a mapping from group name to names."
@@ -151,17 +158,30 @@ def _rule(granularity: str | Callable[[str], str]) -> Callable[[str], str]:
     return rules[granularity]
 
 
-def layer_of(name: str) -> str:
-    """The layer a parameter belongs to: its outermost numbered block, else the module that holds it.
+def layers_of(names: Sequence[str]) -> list[str]:
+    """The layer of each parameter: its numbered block, else the module that holds it.
 
     `encoder.layer.3.attention.self.query.weight` -> `encoder.layer.3`; `pooler.dense.bias` ->
-    `pooler.dense`. A parameter that the model holds directly is a layer of its own name.
+    `pooler.dense`; a parameter that the model holds directly is a layer of its own name. Of nested
+    numbered blocks the one with the most siblings counts, the outer one if equal: the twelve layers
+    of an encoder, and not the two parts of the nn.Sequential that it stands in.
     """
-    parts = name.split(".")
-    for depth, part in enumerate(parts[:-1]):
-        if part.isdigit():
-            return ".".join(parts[: depth + 1])
-    return ".".join(parts[:-1]) or name
+    siblings: dict[str, set[str]] = {}
+    for name in names:
+        parts = name.split(".")
+        for depth, part in enumerate(parts[:-1]):
+            if part.isdigit():
+                siblings.setdefault(".".join(parts[:depth]), set()).add(part)
+    layers = []
+    for name in names:
+        parts = name.split(".")
+        numbered = [depth for depth, part in enumerate(parts[:-1]) if part.isdigit()]
+        if numbered:
+            depth = max(numbered, key=lambda d: len(siblings[".".join(parts[:d])]))
+            layers.append(".".join(parts[: depth + 1]))
+        else:
+            layers.append(".".join(parts[:-1]) or name)
+    return layers
 
 
 def _listed(names: Sequence[str], groups: Mapping[str, Sequence[str]]) -> list[str | None]:

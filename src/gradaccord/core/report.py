@@ -55,9 +55,13 @@ class StepReport:
 
     @property
     def conflicts(self) -> float:
-        """Share of pairs of tasks whose gradients point apart (negative cosine); 0 without a pair."""
+        """Share of pairs of tasks whose gradients point apart (negative cosine); 0 without a pair, NaN
+        if gradients were not measured.
+        """
         values = list(self.pairs.values())
-        return sum(value < 0 for value in values) / len(values) if values else 0.0
+        if not values:
+            return float("nan") if bool(torch.isnan(self.gram).any()) else 0.0
+        return sum(value < 0 for value in values) / len(values)
 
     def to_floats(self) -> dict[str, float]:
         """A flat dictionary of floats for any logger; weights are averaged over groups."""

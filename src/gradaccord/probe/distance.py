@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from gradaccord.core.parameters import canonical, layer_of, matching, unwrapped
+from gradaccord.core.parameters import canonical, layers_of, matching, unwrapped
 from gradaccord.core.sharding import is_sharded
 
 BLOCK = 1 << 20  # values at once: what a wider copy of a large embedding costs stays small
@@ -20,7 +20,7 @@ class Moved:
     """Distances from the reference."""
 
     total: float
-    layers: dict[str, float]  # by `gradaccord.core.parameters.layer_of`
+    layers: dict[str, float]  # by `gradaccord.core.parameters.layers_of`
 
     def to_floats(self) -> dict[str, float]:
         """A flat dictionary for any logger."""
@@ -59,8 +59,8 @@ class Distance:
     def measure(self) -> Moved:
         """The distances of the model's weights as they are now."""
         squares: dict[str, float] = {}
-        for name, parameter in self.parameters.items():
-            layer = layer_of(name)
+        layers_by_name = layers_of(list(self.parameters))
+        for (name, parameter), layer in zip(self.parameters.items(), layers_by_name, strict=True):
             squares[layer] = squares.get(layer, 0.0) + _square(_whole(parameter), self.reference[name])
         layers = {layer: math.sqrt(square) for layer, square in squares.items()}
         return Moved(math.sqrt(math.fsum(squares.values())), layers)
