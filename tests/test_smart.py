@@ -91,7 +91,7 @@ def test_noise_stays_in_the_ball_and_off_the_padding(norm, steps):
     mask[:3, 2:] = 0
     seen = []
     kept = smart._perturbed
-    smart._perturbed = lambda b, noise, begin: seen.append(noise[0]) or kept(b, noise, begin)
+    smart._perturbed = lambda c, noise: seen.append(noise[0]) or kept(c, noise)
     smart.loss(partial(model, tokens, "a"), partial(F.cross_entropy, target=labels), mask=mask)()
     for noise in seen:
         assert (noise[:3, 2:] == 0).all()
@@ -575,9 +575,7 @@ def test_of_an_encoder_decoder_only_the_encoder_is_perturbed(kind):
     smart = SMART(model)
     shapes = []
     kept = smart._perturbed
-    smart._perturbed = lambda b, noise, begin: (
-        shapes.append([n.shape for n in noise]) or kept(b, noise, begin)
-    )
+    smart._perturbed = lambda c, noise: shapes.append([n.shape for n in noise]) or kept(c, noise)
     losses = {"a": smart.loss(partial(model, **given), kind="tokens", counted=given["labels"] != -100)}
     gradaccord.Sum(model).backward(losses)
     assert smart.to_floats()["smart/divergence"] > 0

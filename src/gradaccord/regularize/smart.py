@@ -10,23 +10,17 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import nn
-from torch.nn.functional import cosine_similarity
 
 from gradaccord.core.losses import Loss, LossFn
 from gradaccord.core.replay import RandomState
 from gradaccord.regularize.divergence import KINDS, Outputs, divergence, per_example, read_outputs
 from gradaccord.regularize.dose import Dose, Weight
 from gradaccord.regularize.embedding import find_embedding
+from gradaccord.regularize.noise import Ball, cosine
 from gradaccord.regularize.passes import eager, extra_pass
 from gradaccord.regularize.teacher import Momentum, Teacher
 
 Mask: TypeAlias = torch.Tensor | Sequence[torch.Tensor] | None
-
-RELATIVE = 0.05  # epsilon over the mean |embedding|
-STEP = 100.0  # eta over epsilon, as in the paper (1e-3 to 1e-5): most coordinates reach the ball's side
-START = 0.02  # sigma over epsilon: the first noise only breaks the tie at a divergence of zero
-START_LOW = 0.5  # and in half precision, where a smaller one would be rounded away
-PUBLIC_NOISE, PUBLIC_STEP, PUBLIC_GUARD = 1e-5, 1e-3, 1e-6
 
 
 @dataclass(frozen=True)
@@ -73,19 +67,27 @@ class _Batch:
 
 
 @dataclass
-class _Seen:
-    """What the clean pass showed at the embedding, one entry a call."""
+class _Clean:
+    """The plain pass over a batch, and what it showed at each call of the embedding."""
 
+    batch: _Batch
+    random: RandomState  # from before the pass
     inputs: list[torch.Tensor] = field(default_factory=list)
     real: list[torch.Tensor | None] = field(default_factory=list)  # shaped to multiply the input
+    loss: Any = None
+    outputs: Outputs = ()
+    counted: torch.Tensor | None = None
 
-    def scale(self, i: int) -> torch.Tensor:
-        """Mean |embedding| over what is no padding."""
-        size, real = self.inputs[i].abs().float(), self.real[i]
-        if real is None:
-            return size.mean()
-        per_position = size[0].numel() // real[0].numel() if len(real) else 1
-        return (size * real).sum() / (real.sum() * per_position).clamp_min(1)
+    def divergence(self, outputs: Outputs) -> torch.Tensor:
+        return divergence(self.batch.kind, outputs, self.outputs, self.counted)
+
+    @property
+    def low(self) -> bool:
+        """Whether the model computes in half precision."""
+        tensors = [*self.inputs, *self.outputs]
+        return any(
+            torch.finfo(t.dtype).bits < 32 or torch.is_autocast_enabled(t.device.type) for t in tensors
+        )
 
 
 class SMART:
@@ -145,25 +147,15 @@ class SMART:
     ) -> None:
         if not isinstance(model, nn.Module):
             raise TypeError(f"`model` must be a torch.nn.Module, got {type(model).__name__}.")
-        if epsilon != "relative" and not (
-            isinstance(epsilon, int | float) and 0 < epsilon < float("inf")
-        ):
-            raise ValueError(f"`epsilon` is {epsilon!r}: use 'relative' or a finite number > 0.")
         if not isinstance(ascent_steps, int) or ascent_steps < 1:
             raise ValueError(f"`ascent_steps` is {ascent_steps}: it must be an integer >= 1.")
-        if norm not in ("inf", "l2"):
-            raise ValueError(f"`norm` is {norm!r}: use 'inf' or 'l2'.")
-        if variant not in ("paper", "public"):
-            raise ValueError(f"`variant` is {variant!r}: use 'paper' or 'public'.")
         if not isinstance(probe_every, int) or probe_every < 0:
             raise ValueError(f"`probe_every` is {probe_every}: it must be an integer >= 0.")
         self.model = model
         self.weight = Dose("weight", weight, start, stop)
         self.bregman = Dose("bregman", bregman, start, stop)
-        self.epsilon = epsilon
+        self.ball = Ball(epsilon, norm, variant)
         self.ascent_steps = ascent_steps
-        self.norm = norm
-        self.variant = variant
         self.probe_every = probe_every
         self.place = find_embedding(model, module, side)
         self.teacher = Teacher(model, momentum) if _any(bregman) else None
@@ -214,18 +206,12 @@ class SMART:
         """Measure on a batch, given as to `loss`, how adversarial the noise is; nothing is changed."""
         made: Any = self.loss(forward, **options)
         (batch,) = made.args
-        begin = RandomState.capture(self.model.parameters())
-        with eager(), extra_pass(self.model, begin), torch.no_grad():
-            clean, seen = self._clean(batch)
-            outputs = read_outputs(batch.kind, batch.read(clean)[1])
-            counted = self._counted(batch, outputs, seen)
-            initial, final = self._noise(batch, outputs, counted, seen, begin)
-            far = divergence(batch.kind, self._perturbed(batch, final, begin), outputs, counted)
-            return Probe(
-                float(far),
-                float(self._random(batch, outputs, counted, final, begin)),
-                float(_cosine(initial, final)),
-            )
+        random = RandomState.capture(self.model.parameters())
+        with eager(), extra_pass(self.model, random), torch.no_grad():
+            clean = self._clean(batch)
+            initial, final = self._noise(clean)
+            far = clean.divergence(self._perturbed(clean, final))
+            return Probe(float(far), float(self._random(clean, final)), float(cosine(initial, final)))
 
     def to_floats(self) -> dict[str, float]:
         """What was measured last, for any logger: `log(report.to_floats() | smart.to_floats())`."""
@@ -253,36 +239,31 @@ class SMART:
         bregman = self.bregman.at(self.step, batch.task)
         if not torch.is_grad_enabled() or (weight == 0 and bregman == 0):
             return batch.read(batch.forward())[0]
+        terms = {}
         with eager():
-            begin = RandomState.capture(self.model.parameters())
-            taught: Outputs | None = None
+            taught: Outputs = ()
             if bregman and self.teacher is not None:
-                with extra_pass(self.model, begin), self.teacher.in_place():
+                random = RandomState.capture(self.model.parameters())
+                with extra_pass(self.model, random), self.teacher.in_place():
                     taught = batch.outputs()
-            clean, seen = self._clean(batch)
-            loss, outputs = batch.read(clean)
-            outputs = read_outputs(batch.kind, outputs)
-            counted = self._counted(batch, outputs, seen)
-            terms = {}
-            if taught is not None:
-                terms["bregman"] = bregman, divergence(batch.kind, outputs, taught, counted)
+            clean = self._clean(batch)
+            if taught:
+                terms["bregman"] = bregman, clean.divergence(taught)
             if weight:
-                far = self._adversarial(batch, outputs, counted, seen, begin)
-                terms["divergence"] = weight, far
+                terms["divergence"] = weight, self._adversarial(clean)
+        loss = clean.loss
         for name, (factor, term) in terms.items():
             self._log[self._key(name, batch)] = term.detach()
             if bool(torch.isfinite(term)):
                 loss = _plus(loss, factor * term)
             else:
                 self.skipped += 1
-        return loss
+        return loss  # type: ignore[no-any-return]
 
-    def _clean(self, batch: _Batch) -> tuple[Any, _Seen]:
-        """The plain pass; what passes the embedding is looked at."""
-        seen = _Seen()
+    def _clean(self, batch: _Batch) -> _Clean:
+        clean = _Clean(batch, RandomState.capture(self.model.parameters()))
 
         def look(i: int, x: torch.Tensor, real: torch.Tensor | None) -> None:
-            seen.inputs.append(x.detach())
             if batch.mask is not None:
                 listed = [batch.mask] if isinstance(batch.mask, torch.Tensor) else batch.mask
                 real = listed[min(i, len(listed) - 1)].to(x.device, torch.bool)
@@ -291,72 +272,57 @@ class SMART:
                         f"`mask` has the shape {tuple(real.shape)} and the embedding "
                         f"{tuple(x.shape)}: give one entry for each position."
                     )
-            seen.real.append(None if real is None else _spread(real, x))
+            if real is not None:
+                real = real.reshape(*real.shape, *[1] * (x.ndim - real.ndim))
+            clean.inputs.append(x.detach())
+            clean.real.append(real)
 
         with self.place.changed(look):
             value = batch.forward()
-        if not seen.inputs:
+        if not clean.inputs:
             raise ValueError(
                 f"The forward callable does not use the {type(self.place.module).__name__} whose "
                 f"{self.place.side} is to be perturbed: name another module with `module`."
             )
-        return value, seen
+        clean.loss, outputs = batch.read(value)
+        clean.outputs = read_outputs(batch.kind, outputs)
+        clean.counted = batch.counted
+        real = clean.real[0]
+        one_to_one = len(clean.real) == 1 and self.place.within is None
+        if (
+            batch.counted is None
+            and batch.kind in ("tokens", "span")
+            and real is not None
+            and one_to_one
+        ):
+            real = real.flatten(2)[..., 0]
+            clean.counted = real if real.shape == clean.outputs[0].shape[:2] else None
+        return clean
 
-    def _counted(self, batch: _Batch, outputs: Outputs, seen: _Seen) -> torch.Tensor | None:
-        if batch.counted is not None or batch.kind not in ("tokens", "span"):
-            return batch.counted
-        real = seen.real[0]
-        if real is None or len(seen.real) > 1 or self.place.within is not None:
-            return None
-        real = real.flatten(2)[..., 0]
-        return real if real.shape == outputs[0].shape[:2] else None
-
-    def _adversarial(
-        self,
-        batch: _Batch,
-        outputs: Outputs,
-        counted: torch.Tensor | None,
-        seen: _Seen,
-        begin: RandomState,
-    ) -> torch.Tensor:
-        initial, final = self._noise(batch, outputs, counted, seen, begin)
-        term = divergence(batch.kind, self._perturbed(batch, final, begin), outputs, counted)
+    def _adversarial(self, clean: _Clean) -> torch.Tensor:
+        initial, final = self._noise(clean)
+        term = clean.divergence(self._perturbed(clean, final))
         if self.probe_every and self.step % self.probe_every == 0:
             with torch.no_grad():
-                random = self._random(batch, outputs, counted, final, begin)
-            self._log[self._key("ratio", batch)] = term.detach() / random
-            self._log[self._key("cosine", batch)] = _cosine(initial, final)
+                self._log[self._key("ratio", clean.batch)] = term.detach() / self._random(clean, final)
+            self._log[self._key("cosine", clean.batch)] = cosine(initial, final)
         return term
 
-    def _noise(
-        self,
-        batch: _Batch,
-        outputs: Outputs,
-        counted: torch.Tensor | None,
-        seen: _Seen,
-        begin: RandomState,
-    ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-        """The initial noise, from the global generator, and the adversary's."""
-        target = tuple(t.detach() for t in outputs)
-        low = any(torch.finfo(t.dtype).bits < 32 for t in outputs)
-        radii = []
-        initial = []
-        for i, x in enumerate(seen.inputs):
-            dtype = torch.promote_types(x.dtype, torch.float32)
-            if isinstance(self.epsilon, str):
-                radius = RELATIVE * seen.scale(i).to(dtype)
-            else:
-                radius = torch.tensor(self.epsilon, dtype=dtype, device=x.device)
-            sigma = PUBLIC_NOISE if self.variant == "public" else radius * (START_LOW if low else START)
-            noise = torch.randn(x.shape, dtype=dtype, device=x.device) * sigma
-            initial.append(_masked(noise, seen.real[i]))
-            radii.append(radius)
+    def _noise(self, clean: _Clean) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        """The initial noise and the adversary's, one for each call of the embedding."""
+        calls = list(zip(clean.inputs, clean.real, strict=True))
+        radii = [self.ball.radius(x, real) for x, real in calls]
+        initial = [
+            self.ball.start(x, real, radius, clean.low)
+            for (x, real), radius in zip(calls, radii, strict=True)
+        ]
+        target = tuple(t.detach() for t in clean.outputs)
         final = initial
         for _ in range(self.ascent_steps):
             leaves = [d.detach().requires_grad_() for d in final]
             with torch.enable_grad():
-                moved = self._perturbed(batch, leaves, begin)
-                values, which = per_example(batch.kind, moved, target, counted)
+                moved = self._perturbed(clean, leaves)
+                values, which = per_example(clean.batch.kind, moved, target, clean.counted)
                 # A sum: the size is normalised away, and a mean might vanish in half precision.
                 value = values.masked_fill(~which, 0.0).sum()
             if not value.requires_grad:
@@ -364,41 +330,14 @@ class SMART:
                     f"The outputs do not depend on the {self.place.side} of "
                     f"{type(self.place.module).__name__}: name another module with `module`."
                 )
-            found = torch.autograd.grad(value, leaves, allow_unused=True)
-            gradients = [
-                torch.zeros_like(d) if g is None else _masked(g, real)
-                for g, d, real in zip(found, final, seen.real, strict=True)
-            ]
+            gradients = torch.autograd.grad(value, leaves, allow_unused=True)
             final = [
-                self._ascended(d, g, radius, real)
-                for d, g, radius, real in zip(final, gradients, radii, seen.real, strict=True)
+                d if g is None else self.ball.ascended(d, g, radius, real)
+                for d, g, radius, real in zip(final, gradients, radii, clean.real, strict=True)
             ]
         return initial, final
 
-    def _ascended(
-        self,
-        noise: torch.Tensor,
-        gradient: torch.Tensor,
-        radius: torch.Tensor,
-        real: torch.Tensor | None,
-    ) -> torch.Tensor:
-        if self.variant == "public":
-            noise = noise + PUBLIC_STEP * gradient
-            return noise / (noise.abs().amax(-1, keepdim=True) + PUBLIC_GUARD)
-        tiny = torch.finfo(gradient.dtype).tiny
-        if self.norm == "inf":
-            noise = noise + STEP * radius * gradient / _per_sentence(gradient.abs(), "amax").clamp_min(
-                tiny
-            )
-            return noise.clamp(-radius, radius)
-        length = radius * _entries(noise, real).sqrt()
-        gradient = gradient / _per_sentence(gradient.abs(), "amax").clamp_min(tiny)
-        norm = _per_sentence(gradient.square(), "sum").sqrt().clamp_min(tiny)
-        noise = noise + STEP * length * gradient / norm
-        reached = _per_sentence(noise.square(), "sum").sqrt().clamp_min(tiny)
-        return noise * (length / reached).clamp(max=1.0)
-
-    def _perturbed(self, batch: _Batch, noise: Sequence[torch.Tensor], begin: RandomState) -> Outputs:
+    def _perturbed(self, clean: _Clean, noise: Sequence[torch.Tensor]) -> Outputs:
         """The outputs with noise on the embedding, and the dropout masks of the clean pass."""
 
         def add(i: int, x: torch.Tensor, _: torch.Tensor | None) -> torch.Tensor:
@@ -409,38 +348,14 @@ class SMART:
                 )
             return x + noise[i].to(x.dtype)
 
-        with extra_pass(self.model, begin), self.place.changed(add):
-            return batch.outputs()
+        with extra_pass(self.model, clean.random), self.place.changed(add):
+            return clean.batch.outputs()
 
-    def _random(
-        self,
-        batch: _Batch,
-        outputs: Outputs,
-        counted: torch.Tensor | None,
-        final: Sequence[torch.Tensor],
-        begin: RandomState,
-    ) -> torch.Tensor:
-        """The divergence under random noise as large as `final`; the random stream is not advanced.
-
-        As large in the norm of the ball: random signs of the same largest coordinate per sentence, or
-        a Gaussian of the same length per sentence. For the public variant, per token.
-        """
-        noise = []
+    def _random(self, clean: _Clean, final: Sequence[torch.Tensor]) -> torch.Tensor:
+        """The divergence under random noise as large; the random stream is not advanced."""
         with RandomState.capture(final).replayed():
-            for d in final:
-                like = torch.randn_like(d)
-                if self.variant == "public":
-                    like *= d != 0
-                    like *= d.abs().amax(-1, keepdim=True) / like.abs().amax(-1, True).clamp_min(1e-30)
-                elif self.norm == "inf":
-                    largest = _per_sentence(d.abs(), "amax")
-                    like = like.sign() * largest * (d != 0).any(-1, keepdim=True)
-                else:
-                    like *= (d != 0).any(-1, keepdim=True)
-                    lengths = [_per_sentence(t.square(), "sum").sqrt() for t in (d, like)]
-                    like *= lengths[0] / lengths[1].clamp_min(1e-30)
-                noise.append(like)
-        return divergence(batch.kind, self._perturbed(batch, noise, begin), outputs, counted)
+            noise = [self.ball.random_like(d) for d in final]
+        return clean.divergence(self._perturbed(clean, noise))
 
     def _key(self, name: str, batch: _Batch) -> str:
         return f"smart/{name}" if batch.task is None else f"smart/{name}/{batch.task}"
@@ -454,30 +369,3 @@ def _plus(loss: Loss, term: torch.Tensor) -> Loss:
     if isinstance(loss, tuple):
         return loss[0] + term.to(loss[0].device), loss[1]
     return loss + term.to(loss.device)
-
-
-def _spread(real: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    return real.reshape(*real.shape, *[1] * (x.ndim - real.ndim))
-
-
-def _masked(noise: torch.Tensor, real: torch.Tensor | None) -> torch.Tensor:
-    return noise if real is None else noise.masked_fill(~real, 0.0)
-
-
-def _per_sentence(values: torch.Tensor, how: str) -> torch.Tensor:
-    dims = tuple(range(1, values.ndim)) or (0,)
-    return values.sum(dims, True) if how == "sum" else values.amax(dims, True)
-
-
-def _entries(noise: torch.Tensor, real: torch.Tensor | None) -> torch.Tensor:
-    """How many coordinates of each sentence are no padding."""
-    ones = torch.ones_like(noise)
-    return _per_sentence(_masked(ones, real), "sum")
-
-
-def _cosine(first: Sequence[torch.Tensor], second: Sequence[torch.Tensor]) -> torch.Tensor:
-    """The mean over perturbed positions of the cosine between two noises there."""
-    pairs = zip(first, second, strict=True)
-    values = torch.cat([cosine_similarity(a, b, -1, 1e-30).flatten() for a, b in pairs])
-    real = torch.cat([(a != 0).any(-1).flatten() for a in first])
-    return values[real].mean()

@@ -1,0 +1,118 @@
+"""The noise of SMART: where it starts, how it ascends, and the ball it stays in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch.nn.functional import cosine_similarity
+
+RELATIVE = 0.05  # epsilon over the mean |embedding|
+STEP = 100.0  # eta over epsilon, as in the paper (1e-3 to 1e-5): most coordinates reach the ball's side
+START = 0.02  # sigma over epsilon: the first noise only breaks the tie at a divergence of zero
+START_LOW = 0.5  # and in half precision, where a smaller one would be rounded away
+PUBLIC_NOISE, PUBLIC_STEP, PUBLIC_GUARD = 1e-5, 1e-3, 1e-6
+
+
+@dataclass(frozen=True)
+class Ball:
+    """What may be added to an embedding [batch, ...]; `real`, if given, is false at padding.
+
+    The arguments are those of `SMART`. A sentence is one entry of the batch.
+    """
+
+    epsilon: float | str
+    norm: str
+    variant: str
+
+    def __post_init__(self) -> None:
+        if self.epsilon != "relative" and not (
+            isinstance(self.epsilon, int | float) and 0 < self.epsilon < float("inf")
+        ):
+            raise ValueError(f"`epsilon` is {self.epsilon!r}: use 'relative' or a finite number > 0.")
+        if self.norm not in ("inf", "l2"):
+            raise ValueError(f"`norm` is {self.norm!r}: use 'inf' or 'l2'.")
+        if self.variant not in ("paper", "public"):
+            raise ValueError(f"`variant` is {self.variant!r}: use 'paper' or 'public'.")
+
+    def radius(self, x: torch.Tensor, real: torch.Tensor | None) -> torch.Tensor:
+        """Epsilon, in float32 at least."""
+        dtype = torch.promote_types(x.dtype, torch.float32)
+        if not isinstance(self.epsilon, str):
+            return torch.tensor(self.epsilon, dtype=dtype, device=x.device)
+        size = x.abs().to(dtype)
+        entries = _entries(size, real).sum().clamp_min(1)
+        return RELATIVE * masked(size, real).sum() / entries
+
+    def start(
+        self, x: torch.Tensor, real: torch.Tensor | None, radius: torch.Tensor, low: bool
+    ) -> torch.Tensor:
+        """Gaussian noise from the global generator; `low`: the model computes in half precision."""
+        sigma = radius * (START_LOW if low else START)
+        noise = torch.randn(x.shape, dtype=radius.dtype, device=x.device)
+        return masked(noise * (PUBLIC_NOISE if self.variant == "public" else sigma), real)
+
+    def ascended(
+        self,
+        noise: torch.Tensor,
+        gradient: torch.Tensor,
+        radius: torch.Tensor,
+        real: torch.Tensor | None,
+    ) -> torch.Tensor:
+        """One step along the gradient of the divergence, back into the ball."""
+        gradient = masked(gradient, real)
+        if self.variant == "public":
+            noise = noise + PUBLIC_STEP * gradient
+            return noise / (noise.abs().amax(-1, keepdim=True) + PUBLIC_GUARD)
+        tiny = torch.finfo(gradient.dtype).tiny
+        direction = gradient / _largest(gradient).clamp_min(tiny)
+        if self.norm == "inf":
+            return (noise + STEP * radius * direction).clamp(-radius, radius)
+        length = radius * _entries(noise, real).sqrt()
+        noise = noise + STEP * length * direction / _length(direction).clamp_min(tiny)
+        return noise * (length / _length(noise).clamp_min(tiny)).clamp(max=1.0)
+
+    def random_like(self, noise: torch.Tensor) -> torch.Tensor:
+        """Random noise as large as `noise`, in the norm of the ball, and zero where that is padding.
+
+        inf: random signs of the same largest coordinate per sentence; l2: a Gaussian of the same
+        length per sentence; for the public variant, of the same largest coordinate per token.
+        """
+        drawn = torch.randn_like(noise) * (noise != 0).any(-1, keepdim=True)
+        tiny = torch.finfo(noise.dtype).tiny
+        if self.variant == "public":
+            largest = [t.abs().amax(-1, keepdim=True) for t in (noise, drawn)]
+            return drawn * largest[0] / largest[1].clamp_min(tiny)
+        if self.norm == "inf":
+            return drawn.sign() * _largest(noise)
+        return drawn * _length(noise) / _length(drawn).clamp_min(tiny)
+
+
+def masked(noise: torch.Tensor, real: torch.Tensor | None) -> torch.Tensor:
+    """Zero at padding."""
+    return noise if real is None else noise.masked_fill(~real, 0.0)
+
+
+def cosine(first: Sequence[torch.Tensor], second: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The mean over perturbed positions of the cosine between two noises there."""
+    pairs = zip(first, second, strict=True)
+    values = torch.cat([cosine_similarity(a, b, -1, 1e-30).flatten() for a, b in pairs])
+    return values[torch.cat([(a != 0).any(-1).flatten() for a in first])].mean()
+
+
+def _sentence(values: torch.Tensor) -> tuple[int, ...]:
+    return tuple(range(1, values.ndim)) or (0,)
+
+
+def _largest(values: torch.Tensor) -> torch.Tensor:
+    return values.abs().amax(_sentence(values), keepdim=True)
+
+
+def _length(values: torch.Tensor) -> torch.Tensor:
+    return values.square().sum(_sentence(values), keepdim=True).sqrt()
+
+
+def _entries(values: torch.Tensor, real: torch.Tensor | None) -> torch.Tensor:
+    """How many coordinates of each sentence are no padding."""
+    return masked(torch.ones_like(values), real).sum(_sentence(values), keepdim=True)
