@@ -176,6 +176,73 @@ def test_multi_task_reptile_refuses_another_task_inside_a_trajectory() -> None:
     assert method.done == 1
 
 
+@pytest.mark.parametrize("unfreeze", [False, True])
+def test_multi_task_reptile_finishes_right_after_a_resume(unfreeze: bool) -> None:
+    net, again = Net(), Net()
+    if unfreeze:  # so that the sums are not in the order of the parameters
+        net.words.requires_grad_(False)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    make = partial(MultiTaskReptile, tasks=3, inner_steps=2, outer_lr=0.3, optimizer_state="keep")
+    method = make(net)
+    train(net, optimizer, method, range(2), 2)
+    net.words.requires_grad_(True)
+    train(net, optimizer, method, range(2, 4), 2)
+    resumed = make(again)
+    again.load_state_dict(net.state_dict())
+    resumed.load_state_dict(method.state_dict())
+    before = weights_of(net)
+    for one in (method, resumed):
+        one.finish()
+    assert same(net, again)
+    assert not torch.equal(net.words.weight, before["words.weight"])
+
+
+def test_multi_task_reptile_resumes_after_a_parameter_was_unfrozen() -> None:
+    net, again = Net(), Net()
+    net.words.requires_grad_(False)
+    optimizer, second = (torch.optim.SGD(m.parameters(), lr=0.1) for m in (net, again))
+    make = partial(MultiTaskReptile, tasks=3, inner_steps=2, outer_lr=0.3, optimizer_state="keep")
+    method, resumed = make(net), make(again)
+    train(net, optimizer, method, range(2), 2)
+    net.words.requires_grad_(True)
+    train(net, optimizer, method, range(2, 3), 2)
+    again.load_state_dict(net.state_dict())
+    resumed.load_state_dict(method.state_dict())
+    train(net, optimizer, method, range(3, 8), 2)
+    train(again, second, resumed, range(3, 8), 2)
+    assert same(net, again)
+
+
+def test_multi_task_reptile_refuses_before_anything_runs() -> None:
+    net = Net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    method = MultiTaskReptile(
+        net, tasks=3, inner_steps=4, optimizer_state="keep", heads=["heads"], gradient=PCGrad(net)
+    )
+    calls = []
+
+    def loss(task: str) -> torch.Tensor:
+        calls.append(task)
+        return net.loss(task, 0)
+
+    for wrong in (lambda: {"a": loss("a")}, [lambda: {"a": loss("a")}]):
+        with pytest.raises(
+            TypeError, match=r"a callable that returns several losses.*\{task: callable"
+        ):
+            method.backward(wrong)
+    method.backward({"a": partial(loss, "a")})
+    optimizer.step()
+    method.after_step()
+    gradients = {name: p.grad for name, p in net.named_parameters()}
+    state = method.gradient.state_dict()
+    two = {task: partial(loss, task) for task in ("a", "b")}
+    with pytest.raises(ValueError, match="trajectory on a was given a, b"):
+        method.backward(two)
+    assert calls == ["a"]
+    assert all(p.grad is gradients[name] for name, p in net.named_parameters())
+    assert torch.equal(method.gradient.state_dict()["generator"], state["generator"])
+
+
 def test_fomaml_counts_the_last_gradient_only() -> None:
     bowls = Bowls()
     phi = bowls.x.detach().clone()
@@ -462,6 +529,144 @@ def test_failed_backward_keeps_gradients_and_state() -> None:
         method.after_step()
 
 
+# Frozen parameters, and weights of another type
+
+
+@pytest.mark.parametrize("when", [4, 5, 6, 7])
+@pytest.mark.parametrize("kind", ALL)
+def test_a_frozen_parameter_is_never_moved(kind: str, when: int) -> None:
+    net = Net()
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.01)
+    method = ALL[kind](net, optimizer, inner_steps=4)
+    train(net, optimizer, method, range(when), inner=4)
+    net.body.requires_grad_(False)
+    with torch.no_grad():
+        net.body[0].bias.fill_(5.0)  # set by the user
+    body, others = weights_of(net.body), weights_of(net.heads)
+    moments = {p: optimizer.state.get(p) for p in net.body.parameters()}
+    for step in range(when, 14):
+        train(net, optimizer, method, range(step, step + 1), inner=4)
+        with method.at_phi():
+            assert all(torch.equal(p, body[name]) for name, p in net.body.named_parameters())
+    method.finish()
+    assert all(torch.equal(p, body[name]) for name, p in net.body.named_parameters())
+    assert all(optimizer.state.get(p) is moment for p, moment in moments.items())
+    assert any(not torch.equal(p, others[name]) for name, p in net.heads.named_parameters())
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_a_parameter_frozen_before_finish_is_not_moved(kind: str) -> None:
+    net = Net()
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.01)
+    method = ALL[kind](net, optimizer, inner_steps=4)
+    train(net, optimizer, method, range(6), inner=4)
+    net.body.requires_grad_(False)
+    body = weights_of(net.body)
+    method.finish()
+    assert all(torch.equal(p, body[name]) for name, p in net.body.named_parameters())
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_the_weights_come_back_when_a_block_at_phi_freezes_them(kind: str) -> None:
+    net = Net()
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.01)
+    method = ALL[kind](net, optimizer, inner_steps=4)
+    start = weights_of(net)
+    train(net, optimizer, method, range(3), inner=4)
+    theta = weights_of(net)
+    for first, second in ((True, False), (False, True)):
+        net.body.requires_grad_(first)
+        with method.at_phi():
+            net.body.requires_grad_(second)
+        assert all(torch.equal(p, theta[name]) for name, p in net.named_parameters())
+    with method.at_phi():
+        assert all(torch.equal(p, start[name]) for name, p in net.named_parameters())
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_heads_alone_may_be_trainable_for_a_while(kind: str) -> None:
+    net = Net()
+    for part in (net.words, net.body):
+        part.requires_grad_(False)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.01)
+    method = ALL[kind](net, optimizer, inner_steps=2, heads=["heads"])
+    body = weights_of(net.body)
+    train(net, optimizer, method, range(4), inner=2)
+    method.finish()
+    assert all(torch.equal(p, body[name]) for name, p in net.body.named_parameters())
+    net.body.requires_grad_(True)
+    train(net, optimizer, method, range(4, 8), inner=2)
+    assert not torch.equal(net.body[0].weight, body["0.weight"])
+
+
+def test_phi_is_held_for_the_trainable_parameters_in_their_order_and_its_memory_is_reused() -> None:
+    net = Net()
+    net.words.requires_grad_(False)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    method = SequentialReptile(net, optimizer, inner_steps=2)
+    train(net, optimizer, method, range(3))
+    held = {name: phi.data_ptr() for name, phi in method._phi.items()}
+    net.words.requires_grad_(True)
+    net.body.requires_grad_(False)
+    for steps in (range(3, 4), range(4, 5)):  # in the middle, and at the next start
+        train(net, optimizer, method, steps)
+        names = [name for name, p in net.named_parameters() if p.requires_grad]
+        if method.step:
+            assert list(method._phi) == names
+    assert all(method._phi[n].data_ptr() == held[n] for n in names if n in held)
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_the_type_of_the_weights_may_change_between_trajectories(kind: str) -> None:
+    net = Net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    method = ALL[kind](net, optimizer, inner_steps=4, optimizer_state="keep")
+    train(net, optimizer, method, range(4), inner=4)
+    net.double()
+    twin = copy.deepcopy(net)
+    train(net, optimizer, method, range(4, 8), inner=4)
+    assert all(phi.dtype == torch.float64 for phi in method._phi.values())
+    if kind != "MultiTaskReptile":  # the twin has not seen the first of its two trajectories
+        other = torch.optim.SGD(twin.parameters(), lr=0.1)
+        fresh = ALL[kind](twin, other, inner_steps=4, optimizer_state="keep")
+        train(twin, other, fresh, range(4, 8), inner=4)
+        assert same(net, twin)
+
+
+def test_multi_task_reptile_counts_the_displacements_from_before_the_type_changed() -> None:
+    bowls = Bowls().float()
+    bowls.A, bowls.c = ({t: x.float() for t, x in of.items()} for of in (bowls.A, bowls.c))
+    method = MultiTaskReptile(bowls, tasks=2, inner_steps=4, outer_lr=0.3, optimizer_state="keep")
+    phi = bowls.x.detach().double()
+    descend(bowls, method, ["a"] * 4)
+    bowls.double()
+    bowls.A, bowls.c = ({t: x.double() for t, x in of.items()} for of in (bowls.A, bowls.c))
+    method.finish()
+    torch.testing.assert_close(
+        bowls.x.detach(), phi + 0.3 * (bowls.after(phi, ["a"] * 4) - phi), rtol=1e-5, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_the_type_of_the_weights_may_not_change_inside_a_trajectory(kind: str) -> None:
+    net, twin = Net(), Net()
+    optimizer, other = (torch.optim.SGD(m.parameters(), lr=0.1) for m in (net, twin))
+    method = ALL[kind](net, optimizer, inner_steps=4, optimizer_state="keep")
+    train(net, optimizer, method, range(2), inner=4)
+    net.double()
+    message = (
+        r"^Parameter 'words.weight' was torch.float32 on cpu .* is torch.float64 on cpu now: .*\.$"
+    )
+    losses = {"a": partial(net.loss, "a", 2)}
+    for call in (partial(method.backward, losses), method.finish, method.at_phi().__enter__):
+        with pytest.raises(RuntimeError, match=message):
+            call()
+    net.float()  # nothing was lost by asking
+    train(net, optimizer, method, range(2, 6), inner=4)
+    train(twin, other, ALL[kind](twin, other, inner_steps=4, optimizer_state="keep"), range(6), 4)
+    assert same(net, twin)
+
+
 # Resume
 
 
@@ -564,6 +769,39 @@ def test_reset_needs_the_model_s_optimizer() -> None:
         SequentialReptile(bowls, 3)
 
 
+def test_what_is_no_optimizer_is_refused_also_where_its_state_is_kept() -> None:
+    bowls = Bowls()
+    for wrong in (1e-3, bowls, torch.optim.SGD):
+        with pytest.raises(TypeError, match="`optimizer` is of type .*: pass a torch.optim.Optimizer"):
+            SequentialReptile(bowls, wrong, optimizer_state="keep")
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_a_forgotten_after_step_is_warned_of_once(kind: str) -> None:
+    bowls = Bowls()
+    method = ALL[kind](bowls, optimizer_state="keep")
+    losses = {"a": partial(bowls.loss, "a")}
+    method.backward(losses)
+    with pytest.warns(UserWarning, match=r"call after_step\(\)") as caught:
+        method.backward(losses)
+    assert caught[0].filename == __file__
+    method.backward(losses)
+
+
+@pytest.mark.parametrize("given", [{}, {"gradient": True}])
+@pytest.mark.parametrize("kind", ALL)
+def test_a_misspelt_option_is_named_with_the_class_and_its_options(
+    kind: str, given: dict[str, Any]
+) -> None:
+    bowls = Bowls()
+    given = {name: Sum(bowls) for name in given}
+    message = f"^{kind} has no option 'innersteps': .*engine.* gradient.* heads.* inner_steps.*"
+    with pytest.raises(TypeError, match=message):
+        ALL[kind](bowls, torch.optim.SGD(bowls.parameters()), innersteps=2, **given)
+    with pytest.raises(TypeError, match=f"^{kind} has no option 'measure': "):
+        ALL[kind](bowls, optimizer_state="keep", measure=True)
+
+
 def test_unknown_heads_are_named() -> None:
     with pytest.raises(ValueError, match="`heads` lists 'classifier', but no parameter has that name"):
         Reptile(Net(), heads=["classifier"])
@@ -579,8 +817,13 @@ def test_options_of_a_given_gradient_belong_to_it() -> None:
 
 def test_half_precision_weights_are_warned_of() -> None:
     net = Net().to(torch.bfloat16)
-    with pytest.warns(UserWarning, match=r"torch.bfloat16.*keep the weights in float32"):
-        Reptile(net).backward({"a": partial(net.loss, "a", 0)})
+    method = Reptile(net, inner_steps=1)
+    with pytest.warns(UserWarning, match=r"torch.bfloat16.*keep the weights in float32") as caught:
+        method.backward({"a": partial(net.loss, "a", 0)})
+    assert caught[0].filename == __file__
+    method.after_step()
+    method.outer_lr = 0.4
+    method.backward({"a": partial(net.loss, "a", 0)})  # once
 
 
 @pytest.mark.parametrize("kind", ALL)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from gradaccord.core.parameters import Model
-from gradaccord.trajectory.trajectory import Trajectory
+from gradaccord.trajectory.trajectory import Trajectory, copied
 
 
 class FOMAML(Trajectory):
@@ -22,7 +22,6 @@ class FOMAML(Trajectory):
     start. Cost: k batch gradients an update, of which one counts, and two copies of the weights.
     Differs from `Reptile`, which counts all k displacements; k = 1 with outer_lr=1 is plain training.
     `finish()` before the last step returns to phi: no displacement that counts has been made yet.
-    For few-shot episodes, see `gradaccord.meta`.
     """
 
     def __init__(
@@ -35,35 +34,23 @@ class FOMAML(Trajectory):
         optimizer_state: str = "keep",
         **options: Any,
     ) -> None:
-        super().__init__(
-            model,
-            optimizer,
-            inner_steps=inner_steps,
-            outer_lr=outer_lr,
-            optimizer_state=optimizer_state,
-            **options,
-        )
-        self._before_last: list[torch.Tensor] = []  # theta_{k-1}, while the last step is taken
+        super().__init__(model, optimizer, inner_steps, outer_lr, optimizer_state, **options)
+        self._before_last: dict[str, torch.Tensor] = {}  # theta_{k-1}, while the last step is taken
 
-    @torch.no_grad()
     def _begin(self) -> None:
         super()._begin()
         if 0 < self.step == self.inner_steps - 1:
-            theta = self._theta()
-            if len(self._before_last) != len(theta):
-                self._before_last = [torch.empty_like(t) for t in theta]
-            torch._foreach_copy_(self._before_last, theta)
+            self._before_last = {
+                name: copied(self.parameters[name], self._before_last.get(name)) for name in self._phi
+            }
 
-    @torch.no_grad()
-    def _end(self) -> None:
-        theta, phi = self._theta(), list(self._phi.values())
+    def _update(self, names: list[str], theta: list[torch.Tensor], phi: list[torch.Tensor]) -> None:
         if self.step < self.inner_steps:
             torch._foreach_copy_(theta, phi)
         elif self.inner_steps > 1:
-            torch._foreach_sub_(theta, self._before_last)
+            torch._foreach_sub_(theta, [self._before_last[name] for name in names])
             torch._foreach_add_(phi, theta, alpha=self.outer_lr)
             torch._foreach_copy_(theta, phi)
         elif self.outer_lr < 1:
             torch._foreach_lerp_(theta, phi, 1 - self.outer_lr)
-        self.step = 0
-        self._reset()
+        self._reset(names)

@@ -6,22 +6,21 @@ from typing import Any
 
 import torch
 
-from gradaccord.core.losses import Losses
+from gradaccord.core.losses import Losses, SharedBatch, read_losses
 from gradaccord.core.parameters import Model
 from gradaccord.core.report import StepReport
+from gradaccord.core.sharding import local
 from gradaccord.trajectory.trajectory import Trajectory, whole_number
 
 
 class Interpolation(Trajectory):
     """The outer update phi + eta (theta - phi), shared by Reptile and Sequential Reptile."""
 
-    @torch.no_grad()
-    def _end(self) -> None:
-        self.step = 0
+    def _update(self, names: list[str], theta: list[torch.Tensor], phi: list[torch.Tensor]) -> None:
         if self.outer_lr == 1:
             return  # theta is the new phi: plain training, of which no bit may change
-        torch._foreach_lerp_(self._theta(), list(self._phi.values()), 1 - self.outer_lr)
-        self._reset()
+        torch._foreach_lerp_(theta, phi, 1 - self.outer_lr)
+        self._reset(names)
 
 
 class Reptile(Interpolation):
@@ -48,14 +47,7 @@ class Reptile(Interpolation):
         optimizer_state: str = "keep",
         **options: Any,
     ) -> None:
-        super().__init__(
-            model,
-            optimizer,
-            inner_steps=inner_steps,
-            outer_lr=outer_lr,
-            optimizer_state=optimizer_state,
-            **options,
-        )
+        super().__init__(model, optimizer, inner_steps, outer_lr, optimizer_state, **options)
 
 
 class MultiTaskReptile(Trajectory):
@@ -85,62 +77,63 @@ class MultiTaskReptile(Trajectory):
         optimizer_state: str = "reset",
         **options: Any,
     ) -> None:
-        super().__init__(
-            model,
-            optimizer,
-            inner_steps=inner_steps,
-            outer_lr=outer_lr,
-            optimizer_state=optimizer_state,
-            **options,
-        )
+        super().__init__(model, optimizer, inner_steps, outer_lr, optimizer_state, **options)
         self.tasks = whole_number("tasks", tasks)
         self.done = 0  # trajectories since the last outer update
         self._total: dict[str, torch.Tensor] = {}  # the sum of their displacements
         self._current: tuple[str, ...] = ()  # the tasks of this trajectory
 
-    def backward(self, losses: Losses) -> StepReport:
-        """An ordinary gradient, of the task that the trajectory began with."""
-        before = [p.grad for p in self.parameters.values()]
-        report = super().backward(losses)
-        seen = tuple(sorted(report.tasks))
-        if self.step > 0 and seen != self._current:
-            self._has_gradient = False
-            for parameter, gradient in zip(self.parameters.values(), before, strict=True):
-                parameter.grad = gradient
-            raise ValueError(
-                f"Step {self.step + 1} of a trajectory on {', '.join(self._current)} was given "
-                f"{', '.join(seen)}: give one task for all {self.inner_steps} steps, or use "
-                "SequentialReptile."
-            )
-        self._current = seen
-        return report
-
     def finish(self) -> None:
         """End the trajectory now, and update by the mean over the trajectories so far."""
         super().finish()
         if self.done > 0:
-            self._update()
+            self._apply()
 
-    @torch.no_grad()
+    def _inner(self, losses: Losses) -> StepReport:
+        self._check_task(losses)
+        report = super()._inner(losses)
+        if self.step == 0:
+            self._current = tuple(sorted(report.tasks))
+        return report
+
+    def _check_task(self, losses: Losses) -> None:
+        batches = read_losses(losses)
+        if isinstance(batches, SharedBatch):
+            raise TypeError(
+                "`losses` is a callable that returns several losses, and MultiTaskReptile must know "
+                "the task before it runs: give {task: callable that returns its loss}."
+            )
+        # Under DDP a process may bring some of the step's tasks only.
+        if self.step > 0 and not set(batches.tasks) <= set(self._current):
+            raise ValueError(
+                f"Step {self.step + 1} of a trajectory on {', '.join(self._current)} was given "
+                f"{', '.join(sorted(batches.tasks))}: give one task for all {self.inner_steps} steps, "
+                "or use SequentialReptile."
+            )
+
     def _end(self) -> None:
-        theta, phi = self._theta(), list(self._phi.values())
-        for name, start in self._phi.items():
-            if name not in self._total:
-                self._total[name] = torch.zeros_like(start)
-        torch._foreach_sub_(theta, phi)
-        torch._foreach_add_([self._total[name] for name in self._phi], theta)
-        torch._foreach_copy_(theta, phi)
-        self.step = 0
+        super()._end()
         self.done += 1
-        self._reset()
         if self.done == self.tasks:
-            self._update()
+            self._apply()
+
+    def _update(self, names: list[str], theta: list[torch.Tensor], phi: list[torch.Tensor]) -> None:
+        for name, start in zip(names, phi, strict=True):
+            total = self._total.get(name)
+            self._total[name] = torch.zeros_like(start) if total is None else total.to(start)
+        torch._foreach_sub_(theta, phi)
+        torch._foreach_add_([self._total[name] for name in names], theta)
+        torch._foreach_copy_(theta, phi)
+        self._reset(names)
 
     @torch.no_grad()
-    def _update(self) -> None:
-        totals = list(self._total.values())
-        torch._foreach_add_(self._theta(), totals, alpha=self.outer_lr / self.done)
-        torch._foreach_zero_(totals)
+    def _apply(self) -> None:
+        """The outer update, from weights that are phi."""
+        self._total = {n: t for n, t in self._total.items() if self.parameters[n].requires_grad}
+        for name, total in self._total.items():
+            theta = local(self.parameters[name].detach())
+            theta.add_(total.to(theta), alpha=self.outer_lr / self.done)
+            total.zero_()
         self.done = 0
 
     def state_dict(self) -> dict[str, Any]:

@@ -36,11 +36,4 @@ class SequentialReptile(Interpolation):
         optimizer_state: str = "reset",
         **options: Any,
     ) -> None:
-        super().__init__(
-            model,
-            optimizer,
-            inner_steps=inner_steps,
-            outer_lr=outer_lr,
-            optimizer_state=optimizer_state,
-            **options,
-        )
+        super().__init__(model, optimizer, inner_steps, outer_lr, optimizer_state, **options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from typing import Any
 
 import torch
 
+from gradaccord.combine.combination import Combination
 from gradaccord.combine.plain import Sum
 from gradaccord.core.losses import Losses
 from gradaccord.core.method import Method
@@ -23,6 +25,8 @@ class Trajectory:
     phi are the outer weights, theta those that the optimiser moves. A trajectory starts with the
     first `backward` after an outer update, from the weights as they are then; between trajectories
     the model's weights are phi. Running statistics (BatchNorm) stay as the inner steps left them.
+    A frozen parameter (requires_grad=False) is neither moved nor reset, also if it was frozen in the
+    middle of a trajectory: it stays as it then was. Unfrozen, it takes part from the next step on.
 
     model: the module as it is called in the losses (wrapped in DDP, compiled, ...), or an iterable
         of (name, parameter) pairs.
@@ -41,15 +45,16 @@ class Trajectory:
     def __init__(
         self,
         model: Model,
-        optimizer: Any = None,
-        *,
+        optimizer: Any,
         inner_steps: int,
         outer_lr: float,
         optimizer_state: str,
+        *,
         heads: Iterable[str] | None = None,
         gradient: Method | None = None,
         **options: Any,
     ) -> None:
+        _refuse_unknown(options, type(self))
         if not isinstance(model, torch.nn.Module):
             model = list(model)
         if gradient is not None and options:
@@ -77,6 +82,7 @@ class Trajectory:
         self._phi: dict[str, torch.Tensor] = {}
         self._has_gradient = False
         self._at_phi = False
+        self._warned: set[str] = set()
 
     @property
     def outer_lr(self) -> float:
@@ -94,8 +100,14 @@ class Trajectory:
     def backward(self, losses: Losses) -> StepReport:
         """An ordinary gradient into `.grad`. See `gradaccord.core.method.Method`."""
         self._refuse_at_phi("backward")
-        self._begin()
-        report = self.gradient.backward(losses)
+        if self._has_gradient:
+            self._warn_once(
+                "backward() was called again before after_step(): call after_step() after every "
+                "optimizer.step(), or the trajectory never ends; to accumulate gradients, give a "
+                "task a list of micro-batches."
+            )
+        self._warn_of_half_precision()
+        report = self._inner(losses)
         self._has_gradient = True
         return report
 
@@ -131,15 +143,13 @@ class Trajectory:
         so no second copy is made. Training inside the block is refused.
         """
         self._refuse_at_phi("at_phi")
-        inside = self.step > 0
+        names = self._moving()[0] if self.step > 0 else []
         self._at_phi = True
         try:
-            if inside:
-                self._swap()
+            self._swap(names)
             yield
         finally:
-            if inside:
-                self._swap()
+            self._swap(names)  # the same ones, whatever the block has frozen
             self._at_phi = False
 
     def state_dict(self) -> dict[str, Any]:
@@ -171,42 +181,68 @@ class Trajectory:
         self.step = int(state["step"])
         self._has_gradient = False
 
+    def _inner(self, losses: Losses) -> StepReport:
+        """One gradient of the trajectory, which the first of them begins."""
+        self._begin()
+        return self.gradient.backward(losses)
+
     def _begin(self) -> None:
         """Hold the weights as phi at the start of a trajectory; a parameter unfrozen later, then."""
-        new = self.step == 0
+        inside = set(self._moving()[0]) if self.step > 0 else set()
+        held = dict(self._phi) if self.step > 0 else self._phi
+        phi = {}
         for name, parameter in self.parameters.items():
-            if not parameter.requires_grad:
-                continue
-            if name not in self._phi:
-                self._phi[name] = _copy(parameter)
-                self._warn_of_half_precision(parameter)
-            elif new:
-                with torch.no_grad():
-                    self._phi[name].copy_(local(parameter))
+            memory = held.pop(name, None)
+            if memory is not None and name in inside:
+                phi[name] = memory
+            elif parameter.requires_grad:
+                phi[name] = copied(parameter, memory)
+        self._phi = phi
 
+    @torch.no_grad()
     def _end(self) -> None:
-        """The outer update: leave phi in the weights and set `step` to 0."""
+        """End the trajectory: leave phi in the weights and set `step` to 0."""
+        names, theta, phi = self._moving()
+        if names:  # else the heads alone are trained for now
+            self._update(names, theta, phi)
+        self.step = 0
+
+    def _update(self, names: list[str], theta: list[torch.Tensor], phi: list[torch.Tensor]) -> None:
+        """The outer update of these parameters, in place."""
         raise NotImplementedError
 
-    def _reset(self) -> None:
-        """Take the optimiser's state off the parameters in the trajectory, if so asked."""
+    def _reset(self, names: list[str]) -> None:
+        """Take the optimiser's state off the parameters that an outer update moved, if so asked."""
         if self.optimizer_state == "keep":
             return
-        moved = [self.parameters[name] for name in self._phi]
+        moved = [self.parameters[name] for name in names]
         if hasattr(self.optimizer, "reset_moments"):  # RecAdam's state is more than its moments
             self.optimizer.reset_moments(moved)
             return
         for parameter in moved:
             self.optimizer.state.pop(parameter, None)
 
-    def _theta(self) -> list[torch.Tensor]:
-        """The model's own weights that phi belongs to (this process's part), to be changed in place."""
-        with torch.no_grad():
-            return [local(self.parameters[name].detach()) for name in self._phi]
+    def _moving(self) -> tuple[list[str], list[torch.Tensor], list[torch.Tensor]]:
+        """The parameters of this trajectory but for those frozen since: names, theta and phi.
+
+        Theta are the model's own weights (this process's part), to be changed in place.
+        """
+        names = [name for name in self._phi if self.parameters[name].requires_grad]
+        theta = [local(self.parameters[name].detach()) for name in names]
+        phi = [self._phi[name] for name in names]
+        for name, now, then in zip(names, theta, phi, strict=True):
+            if (now.dtype, now.device) != (then.dtype, then.device):
+                raise RuntimeError(
+                    f"Parameter {name!r} was {then.dtype} on {then.device} when the trajectory began "
+                    f"and is {now.dtype} on {now.device} now: convert or move the model between "
+                    "trajectories, e.g. after finish()."
+                )
+        return names, theta, phi
 
     @torch.no_grad()
-    def _swap(self) -> None:
-        for theta, phi in zip(self._theta(), self._phi.values(), strict=True):
+    def _swap(self, names: list[str]) -> None:
+        for name in names:
+            theta, phi = local(self.parameters[name].detach()), self._phi[name]
             held = theta.clone()
             theta.copy_(phi)
             phi.copy_(held)
@@ -224,9 +260,7 @@ class Trajectory:
                     f"The state's `{field}` holds {name!r} of shape {tuple(tensor.shape)}, which is "
                     f"{here}: load it with the model and the `heads` that it was saved with."
                 )
-            tensors[name] = _copy(parameter)
-            with torch.no_grad():
-                tensors[name].copy_(local(tensor))
+            tensors[name] = torch.empty_like(local(parameter.detach())).copy_(local(tensor))
         return tensors
 
     def _refuse_at_phi(self, call: str) -> None:
@@ -236,19 +270,33 @@ class Trajectory:
                 "trajectory: leave the block first."
             )
 
-    def _warn_of_half_precision(self, parameter: torch.Tensor) -> None:
-        half = parameter.dtype in (torch.float16, torch.bfloat16)
-        if half and self.outer_lr < 1 and len(self._phi) == 1:
-            warnings.warn(
-                f"The weights are {parameter.dtype}, in which a share of {self.outer_lr:g} of a small "
-                "displacement rounds away: keep the weights in float32 and use autocast.",
+    def _warn_of_half_precision(self) -> None:
+        if self.step > 0 or self.outer_lr == 1:
+            return
+        trained = {p.dtype for p in self.parameters.values() if p.requires_grad}
+        for dtype in trained & {torch.float16, torch.bfloat16}:
+            self._warn_once(
+                f"The weights are {dtype}, in which a share of a small displacement "
+                "rounds away: keep the weights in float32 and use autocast.",
                 stacklevel=4,
             )
 
+    def _warn_once(self, message: str, stacklevel: int = 3) -> None:
+        if message not in self._warned:
+            self._warned.add(message)
+            warnings.warn(message, stacklevel=stacklevel)
 
-def _copy(parameter: torch.Tensor) -> torch.Tensor:
-    with torch.no_grad():
-        return local(parameter.detach()).clone()
+
+def copied(parameter: torch.Tensor, memory: torch.Tensor | None) -> torch.Tensor:
+    """The weights as they are now (this process's part), in `memory` if they fit there."""
+    part = local(parameter.detach())
+    if memory is None or (memory.shape, memory.dtype, memory.device) != (
+        part.shape,
+        part.dtype,
+        part.device,
+    ):
+        return part.clone()
+    return memory.copy_(part)
 
 
 def whole_number(field: str, value: int) -> int:
@@ -258,22 +306,38 @@ def whole_number(field: str, value: int) -> int:
     return value
 
 
+def _refuse_unknown(options: dict[str, Any], kind: type[Trajectory]) -> None:
+    """Name an option that neither the method nor its plain gradient has."""
+    gradient = _keywords(Combination)
+    unknown = sorted(set(options) - gradient)
+    if unknown:
+        known = sorted(_keywords(kind) | _keywords(Trajectory) | gradient)
+        raise TypeError(
+            f"{kind.__name__} has no option {unknown[0]!r}: its options are {', '.join(known)}."
+        )
+
+
+def _keywords(kind: type) -> set[str]:
+    parameters = inspect.signature(kind).parameters.values()
+    return {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
+
+
 def _checked_optimizer(optimizer: Any, state: str, parameters: dict[str, torch.Tensor]) -> Any:
     """The optimiser inside Accelerate's or Fabric's wrapper, if its state can be taken off."""
     if state not in ("reset", "keep"):
         raise ValueError(f"`optimizer_state` is {state!r}: use 'reset' or 'keep'.")
     while hasattr(optimizer, "optimizer"):
         optimizer = optimizer.optimizer
+    if optimizer is not None and not hasattr(optimizer, "param_groups"):
+        raise TypeError(
+            f"`optimizer` is of type {type(optimizer).__name__}: pass a torch.optim.Optimizer."
+        )
     if state == "keep":
         return optimizer
     if optimizer is None:
         raise ValueError(
             "`optimizer_state` is 'reset' and no `optimizer` was given: pass the optimizer whose "
             "moments are to start afresh, or optimizer_state='keep'."
-        )
-    if not hasattr(optimizer, "param_groups"):
-        raise TypeError(
-            f"`optimizer` is of type {type(optimizer).__name__}: pass a torch.optim.Optimizer."
         )
     if isinstance(optimizer, torch.optim.Adagrad):
         raise ValueError(
