@@ -197,7 +197,8 @@ def test_multi_task_reptile_finishes_right_after_a_resume(unfreeze: bool) -> Non
     assert not torch.equal(net.words.weight, before["words.weight"])
 
 
-def test_multi_task_reptile_resumes_after_a_parameter_was_unfrozen() -> None:
+@pytest.mark.parametrize("stop", [3, 4])  # in the middle, and between trajectories
+def test_multi_task_reptile_resumes_after_a_parameter_was_unfrozen(stop: int) -> None:
     net, again = Net(), Net()
     net.words.requires_grad_(False)
     optimizer, second = (torch.optim.SGD(m.parameters(), lr=0.1) for m in (net, again))
@@ -205,11 +206,11 @@ def test_multi_task_reptile_resumes_after_a_parameter_was_unfrozen() -> None:
     method, resumed = make(net), make(again)
     train(net, optimizer, method, range(2), 2)
     net.words.requires_grad_(True)
-    train(net, optimizer, method, range(2, 3), 2)
+    train(net, optimizer, method, range(2, stop), 2)
     again.load_state_dict(net.state_dict())
     resumed.load_state_dict(method.state_dict())
-    train(net, optimizer, method, range(3, 8), 2)
-    train(again, second, resumed, range(3, 8), 2)
+    train(net, optimizer, method, range(stop, 8), 2)
+    train(again, second, resumed, range(stop, 8), 2)
     assert same(net, again)
 
 
