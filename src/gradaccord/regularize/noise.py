@@ -10,8 +10,7 @@ from torch.nn.functional import cosine_similarity
 
 RELATIVE = 0.05  # epsilon over the mean |embedding|
 STEP = 100.0  # eta over epsilon, as in the paper (1e-3 to 1e-5): most coordinates reach the ball's side
-START = 0.02  # sigma over epsilon: the first noise only breaks the tie at a divergence of zero
-START_LOW = 0.5  # and in half precision, where a smaller one would be rounded away
+START = 0.1  # sigma over epsilon: where the divergence has a slope that is not rounded away, as in bf16
 PUBLIC_NOISE, PUBLIC_STEP, PUBLIC_GUARD = 1e-5, 1e-3, 1e-6
 
 
@@ -45,13 +44,10 @@ class Ball:
         entries = _entries(size, real).sum().clamp_min(1)
         return RELATIVE * masked(size, real).sum() / entries
 
-    def start(
-        self, x: torch.Tensor, real: torch.Tensor | None, radius: torch.Tensor, low: bool
-    ) -> torch.Tensor:
-        """Gaussian noise from the global generator; `low`: the model computes in half precision."""
-        sigma = radius * (START_LOW if low else START)
-        noise = torch.randn(x.shape, dtype=radius.dtype, device=x.device)
-        return masked(noise * (PUBLIC_NOISE if self.variant == "public" else sigma), real)
+    def start(self, x: torch.Tensor, real: torch.Tensor | None, radius: torch.Tensor) -> torch.Tensor:
+        """Gaussian noise from the global generator."""
+        sigma = PUBLIC_NOISE if self.variant == "public" else START * radius
+        return masked(torch.randn(x.shape, dtype=radius.dtype, device=x.device) * sigma, real)
 
     def ascended(
         self,
@@ -95,10 +91,13 @@ def masked(noise: torch.Tensor, real: torch.Tensor | None) -> torch.Tensor:
 
 
 def cosine(first: Sequence[torch.Tensor], second: Sequence[torch.Tensor]) -> torch.Tensor:
-    """The mean over perturbed positions of the cosine between two noises there."""
-    pairs = zip(first, second, strict=True)
-    values = torch.cat([cosine_similarity(a, b, -1, 1e-30).flatten() for a, b in pairs])
-    return values[torch.cat([(a != 0).any(-1).flatten() for a in first])].mean()
+    """The cosine of two noises at a position, averaged by how much of the second's energy is there."""
+    values, energies = [], []
+    for a, b in zip(first, second, strict=True):
+        values.append(cosine_similarity(a, b, -1, 1e-30).flatten())
+        energies.append(b.square().sum(-1).flatten())
+    energy = torch.cat(energies)
+    return (torch.cat(values) * energy).sum() / energy.sum()
 
 
 def _sentence(values: torch.Tensor) -> tuple[int, ...]:

@@ -81,14 +81,6 @@ class _Clean:
     def divergence(self, outputs: Outputs) -> torch.Tensor:
         return divergence(self.batch.kind, outputs, self.outputs, self.counted)
 
-    @property
-    def low(self) -> bool:
-        """Whether the model computes in half precision."""
-        tensors = [*self.inputs, *self.outputs]
-        return any(
-            torch.finfo(t.dtype).bits < 32 or torch.is_autocast_enabled(t.device.type) for t in tensors
-        )
-
 
 class SMART:
     """SMART (Jiang et al. 2020): smoothness against adversarial noise, and a slow teacher.
@@ -108,7 +100,8 @@ class SMART:
     Cost: about 2.7 plain steps with one ascent step (3.0 with the teacher, which keeps one copy of
     the weights), and twice the activations. Use it where a pretrained model overfits a small task.
     A compiled model runs uncompiled while the term is on: compiled code does not see the noise. The
-    embedding itself must not lie inside an activation checkpoint, which would recompute it clean.
+    embedding itself must not lie inside an activation checkpoint, which would recompute it clean; and
+    checkpoints of layers must have use_reentrant=False.
 
     weight: lambda_s, or one per task. 0 gives the plain loss bit for bit, random stream included.
     epsilon: "relative": 0.05 of the mean |embedding| of the batch; or a number.
@@ -313,8 +306,7 @@ class SMART:
         calls = list(zip(clean.inputs, clean.real, strict=True))
         radii = [self.ball.radius(x, real) for x, real in calls]
         initial = [
-            self.ball.start(x, real, radius, clean.low)
-            for (x, real), radius in zip(calls, radii, strict=True)
+            self.ball.start(x, real, radius) for (x, real), radius in zip(calls, radii, strict=True)
         ]
         target = tuple(t.detach() for t in clean.outputs)
         final = initial
