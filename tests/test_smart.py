@@ -583,7 +583,7 @@ def test_of_an_encoder_decoder_only_the_encoder_is_perturbed(kind):
     assert hooks_of(model) == 0
 
 
-def test_a_compiled_model_gives_the_same_and_stays_compiled_for_the_rest():
+def test_a_model_compiled_before_gives_the_same_noise_and_gradients():
     model = tiny_bert()
     compiled = torch.compile(model, backend="aot_eager")
     given = text()

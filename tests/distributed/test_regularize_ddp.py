@@ -1,4 +1,4 @@
-"""SMART and SWEP on two processes: equal to one process on the joined batch, with the same teacher."""
+"""SMART and SWEP on two processes: equal to one process on the joined batch, also sharded."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ def train(kind: str, wrap: Callable[[nn.Module], nn.Module], rank: int | None) -
         method: Any = gradaccord.PCGrad(term)
         trained = list(term.parameters())
     else:
-        term = SMART(model, epsilon=0.05, bregman=1.0, momentum=0.9)
+        bregman = 0.0 if kind == SHARDED else 1.0
+        term = SMART(model, epsilon=0.05, bregman=bregman, momentum=0.9)
         method = gradaccord.GradVac(model)
         trained = list(model.parameters())
     optimizer = torch.optim.AdamW(trained, lr=0.02)
@@ -83,15 +84,21 @@ def train(kind: str, wrap: Callable[[nn.Module], nn.Module], rank: int | None) -
             optimizer.zero_grad()
     finally:
         torch.randn, torch.randn_like = chance
-    result = {f"model.{n}": p.detach().clone() for n, p in net.named_parameters()}
+    result = {f"model.{n}": whole(p) for n, p in net.named_parameters()}
     if kind == "SWEP":
         result |= {f"network.{n}": p.detach().clone() for n, p in term.network.named_parameters()}
-    else:
+    elif term.teacher is not None:
         result |= {f"teacher.{n}": w for n, w in term.teacher.state_dict().items()}
     return result
 
 
-KINDS = ("SMART", "SMART without a method", "SWEP")
+def whole(parameter: torch.Tensor) -> torch.Tensor:
+    gathered = parameter.full_tensor() if hasattr(parameter, "full_tensor") else parameter
+    return gathered.detach().clone()
+
+
+SHARDED = "SMART under FSDP2"
+KINDS = ("SMART", "SMART without a method", "SWEP", SHARDED)
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +115,10 @@ def test_two_processes_equal_one_on_the_joined_batch(kind: str, saw: Any) -> Non
             torch.testing.assert_close(of_rank[kind][name], value, rtol=1e-8, atol=1e-8, msg=name)
 
 
+def test_a_teacher_of_a_sharded_model_is_refused(saw: Any) -> None:
+    assert all("cannot stand in for a model sharded by fully_shard" in r["refusal"] for r in saw)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_processes_do_not_drift_apart(kind: str, saw: Any) -> None:
     assert all(torch.equal(value, saw[1][kind][name]) for name, value in saw[0][kind].items())
@@ -115,11 +126,21 @@ def test_processes_do_not_drift_apart(kind: str, saw: Any) -> None:
 
 def work(folder: Path) -> None:
     """What one of the two processes does."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
     warnings.filterwarnings("error", module="gradaccord")
     dist.init_process_group("gloo", timeout=timedelta(seconds=30))
     rank = dist.get_rank()
-    wrap = partial(DistributedDataParallel, find_unused_parameters=False)
-    torch.save({kind: train(kind, wrap, rank) for kind in KINDS}, folder / f"{rank}.pt")
+    shard = partial(fully_shard, mesh=init_device_mesh("cpu", (2,)))
+    results: dict[str, Any] = {}
+    for kind in KINDS:
+        wrap: Any = shard if kind == SHARDED else DistributedDataParallel
+        results[kind] = train(kind, wrap, rank)
+    with pytest.raises(ValueError) as refusal:
+        SMART(shard(Net()), bregman=1.0)
+    results["refusal"] = str(refusal.value)
+    torch.save(results, folder / f"{rank}.pt")
     dist.barrier()
     dist.destroy_process_group()
 

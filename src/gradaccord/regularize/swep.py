@@ -37,7 +37,8 @@ class SWEP(nn.Module):
 
     Cost: about 2 plain steps; the public code runs the encoder a third time for h. Use it where a
     pretrained model overfits or must hold on another domain. Differs from SMART, whose noise is
-    added and searched anew for every batch. A compiled model runs uncompiled while noise is on.
+    added and searched anew for every batch. A compiled model runs uncompiled while noise is on. Under
+    DDP use a method (`Sum(swep)` for plain training): DDP alone does not know the network.
 
     weight: the share of the noisy loss, in [0, 1], or one per task. 0 gives the plain loss bit for
         bit, random stream included.
