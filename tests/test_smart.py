@@ -550,8 +550,9 @@ def test_lora_finds_the_embedding_and_trains_only_the_adapters():
     assert hooks_of(model) == 0
 
 
+@pytest.mark.parametrize("one_table", [False, True])
 @pytest.mark.parametrize("kind", ["T5", "Bart"])
-def test_of_an_encoder_decoder_only_the_encoder_is_perturbed(kind):
+def test_of_an_encoder_decoder_only_the_encoder_is_perturbed(kind, one_table):
     import transformers
 
     torch.manual_seed(0)
@@ -569,6 +570,8 @@ def test_of_an_encoder_decoder_only_the_encoder_is_perturbed(kind):
             **sizes,
         )
     model = getattr(transformers, f"{kind}ForConditionalGeneration")(config)
+    if one_table:  # one module for both, as in some models and versions
+        model.get_decoder().embed_tokens = model.get_encoder().embed_tokens
     given = text()
     given["labels"] = torch.randint(1, 60, (6, 3))
     given["labels"][0, 2] = -100
@@ -584,27 +587,22 @@ def test_of_an_encoder_decoder_only_the_encoder_is_perturbed(kind):
 
 
 def test_a_model_compiled_before_gives_the_same_noise_and_gradients():
-    model = tiny_bert()
+    model = tiny_bert().eval()
     compiled = torch.compile(model, backend="aot_eager")
     given = text()
     compiled(**given).loss.backward()  # compiled before any hook is there
-    expected, found = (
-        gradients(model, SMART(m, epsilon=0.01).loss(partial(_seeded, m, given))())
-        for m in (model, compiled)
-    )
-    for name, value in expected.items():
-        if value is not None:
-            torch.testing.assert_close(found[name], value)
-    smart = SMART(compiled, epsilon=0.01)
-    smart.loss(partial(compiled, **given))()
-    assert smart.to_floats()["smart/divergence"] > 1e-9
-    assert smart.to_floats()["smart/cosine"] < 0.9
-
-
-def _seeded(model, given):
-    model.eval()
-    torch.manual_seed(0)
-    return model(**given)
+    found = []
+    for called in (model, compiled):
+        smart = SMART(called, epsilon=0.01)
+        torch.manual_seed(0)
+        for _ in range(3):  # plain ones between, whose compiled code has no hook
+            called(**given)
+            gradient = gradients(model, smart.loss(partial(called, **given))())
+        found.append((gradient, smart.to_floats()))
+    assert found[0][1] == found[1][1]
+    assert found[1][1]["smart/divergence"] > 1e-9
+    for name, value in found[0][0].items():
+        assert torch.equal(found[1][0][name], value), name
 
 
 # Adversarial
