@@ -27,6 +27,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/combine.py --libmtl $(VENV)/libmtl --write
 	$(BIN)/python benchmarks/align.py --write
 	$(BIN)/python benchmarks/trajectory.py --write
+	$(BIN)/python benchmarks/regularize.py --write
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -18,7 +18,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re
 
 
 def test_the_readme_has_its_examples():
-    assert len(BLOCKS) == 3
+    assert len(BLOCKS) == 4
     assert len(BLOCKS[0].strip().splitlines()) == 5  # five lines, as its heading says
 
 
@@ -43,6 +43,12 @@ def test_the_readmes_examples_run(code, capsys):
         names |= {"loss_fn": lambda m, t, b: loss_of(m, t, *b)}
     elif "DotProd" in code:
         names |= {"loader": [batch(i) for i in range(6)], "loss_fn": single}
+    elif "SMART" in code:
+        names |= {
+            "method": gradaccord.PCGrad(model),
+            "forward": lambda m, t, b: m(b[0], t),
+            "loss_of": lambda b, outputs: torch.nn.functional.cross_entropy(outputs, b[1]),
+        }
     else:
         names |= {"loss_fn": lambda m, t, b: loss_of(m, t, *b)}
     exec(code, names)

@@ -27,6 +27,8 @@ _HOMES = {
     "FOMAML": "gradaccord.trajectory.fomaml",
     "MultiTaskReptile": "gradaccord.trajectory.reptile",
     "RecAdam": "gradaccord.regularize.recadam",
+    "SMART": "gradaccord.regularize.smart",
+    "SWEP": "gradaccord.regularize.swep",
 }
 
 __all__ = [*_HOMES, "__version__"]  # noqa: PLE0604
@@ -45,6 +47,8 @@ if TYPE_CHECKING:
     from gradaccord.core.method import Method as Method
     from gradaccord.core.report import StepReport as StepReport
     from gradaccord.regularize.recadam import RecAdam as RecAdam
+    from gradaccord.regularize.smart import SMART as SMART
+    from gradaccord.regularize.swep import SWEP as SWEP
     from gradaccord.trajectory.fomaml import FOMAML as FOMAML
     from gradaccord.trajectory.reptile import MultiTaskReptile as MultiTaskReptile
     from gradaccord.trajectory.reptile import Reptile as Reptile

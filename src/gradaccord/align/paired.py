@@ -262,7 +262,7 @@ class PairedSum:
             groups=("model",),
             seconds=0.0,
             finite=table is None or bool(torch.isfinite(table).all()),
-            extras=found | dict(extras or {}),
+            extras=self.gatherer.extras | found | dict(extras or {}),
         )
 
 

@@ -194,6 +194,7 @@ class Combination:
             groups=tuple(measured.groups[group] for group in groups),
             seconds=seconds,
             finite=finite,
+            extras=dict(self.gatherer.extras),
         )
 
 

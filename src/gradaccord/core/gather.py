@@ -16,7 +16,7 @@ from gradaccord.core.bank import Bank
 from gradaccord.core.collect import Collector
 from gradaccord.core.engine import as_engine
 from gradaccord.core.gram import gram
-from gradaccord.core.losses import Losses, read_losses
+from gradaccord.core.losses import Losses, extras_of, read_losses
 from gradaccord.core.parameters import Model, Parameters
 from gradaccord.core.sharding import shards_of
 
@@ -31,6 +31,7 @@ class Gatherer:
         self.engine = as_engine(model, engine)
         self.shards = shards_of(self.parameters.names, self.parameters.tensors)
         self.collector = Collector(self.parameters, self.engine, self.shards)
+        self.extras: dict[str, float] = {}  # what wrapped losses have to say of the last run
         self._known = {id(tensor) for tensor in self.parameters.tensors}
 
     def gather(self, losses: Losses) -> tuple[Bank, list[str]]:
@@ -100,7 +101,9 @@ class Gatherer:
                 if self.shards is not None:
                     same_plan(error, self.shards)
                 raise
-            return self.collector.collect(batches)
+            bank = self.collector.collect(batches)
+            self.extras = extras_of(batches)
+            return bank
         except Exception as error:
             if self.engine.group is None:
                 raise

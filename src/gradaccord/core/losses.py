@@ -81,6 +81,19 @@ def _micro_batches(name: str, calls: Any) -> list[LossFn]:
     return list(listed)
 
 
+def extras_of(batches: OwnBatches | SharedBatch) -> dict[str, float]:
+    """What the callables have to say for the report: those with an `extras()` that gives floats."""
+    if isinstance(batches, SharedBatch):
+        calls: list[Any] = list(batches.calls)
+    else:
+        calls = [call for listed in batches.tasks.values() for call in listed]
+    found: dict[str, float] = {}
+    for call in calls:
+        if callable(extras := getattr(call, "extras", None)):
+            found |= extras()
+    return found
+
+
 def read_loss(name: str, value: Loss) -> tuple[torch.Tensor, float | None]:
     """Check what a callable returned: a scalar loss, or (mean loss, number of items)."""
     loss: Any = value

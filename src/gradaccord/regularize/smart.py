@@ -187,7 +187,12 @@ class SMART:
             )
         if kind not in KINDS:
             raise ValueError(f"`kind` is {kind!r}: use one of {', '.join(map(repr, KINDS))}.")
-        return partial(self._regularised, _Batch(forward, loss, kind, task, mask, counted))
+        made: Any = partial(self._regularised, _Batch(forward, loss, kind, task, mask, counted))
+        made.extras = self._counted  # what the step's report says of this loss
+        return made  # type: ignore[no-any-return]
+
+    def _counted(self) -> dict[str, float]:
+        return {"smart/skipped": float(self.skipped)}
 
     def after_step(self) -> None:
         """To be called after `optimizer.step()`: the teacher follows, and the step is counted."""
