@@ -147,7 +147,7 @@ class DotProd(PairedSum):
                 found = difference(self.gatherer, second, vector, factor, step, centred)
         finally:
             put(self.parameters, before)
-        scale_(found, -1 / step)
+        scale_(found, 1 / step)
         table = products(self.gatherer, found, true)
         add_(found, true, -1.0)
         error = float(products(self.gatherer, found)[0, 0].sqrt())
@@ -234,7 +234,7 @@ class DotProd(PairedSum):
             )
             centred, step = self.scheme == "centred", self._step(length)
             term = difference(self.gatherer, batch, vector, factor, step, centred, at_last)
-            return term, batch.factor / step
+            return term, -batch.factor / step
 
         if self.scheme == "symmetric":
             used = [replace(b, gradient=copy_of(b.gradient)) for b in (first, second)]

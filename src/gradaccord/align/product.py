@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from gradaccord.core.collect import Collector
 from gradaccord.core.displaced import buffers_of, displaced, preserved
 from gradaccord.core.engine import Engine
 from gradaccord.core.gather import Gatherer
+from gradaccord.core.losses import Loss, LossFn
 from gradaccord.core.sharding import like
 
 Direction = Callable[[Vector], tuple[Vector, float]]  # from the batch's own gradient: vector, factor
@@ -171,21 +173,20 @@ def difference(
     centred: bool,
     at_last: Callable[[], None] = lambda: None,
 ) -> Vector:
-    """-H v times the step, by differences, in the batch's stored units; its gradient is used up.
+    """H v times the step, by differences, in the batch's stored units; its gradient is used up.
 
-    One-sided: G(theta - step v) - G(theta); centred: (G(theta - step v) - G(theta + step v)) / 2. The
+    One-sided: G(theta) - G(theta - step v); centred: (G(theta + step v) - G(theta - step v)) / 2. The
     vector is `factor` times what is given. `at_last` is called when it is no longer needed.
     """
-    near = batch.gradient
+    ahead = batch.gradient
     if centred:
-        near = displaced_gradient(gatherer, batch, vector, step * factor)
+        ahead = displaced_gradient(gatherer, batch, vector, step * factor)
 
-    def start() -> Vector:
+    def less() -> Vector:
         at_last()
-        scale_(near, -1.0)
-        return near
+        return ahead
 
-    result = displaced_gradient(gatherer, batch, vector, -step * factor, start)
+    result = displaced_gradient(gatherer, batch, vector, -step * factor, less)
     if centred:
         scale_(result, 0.5)
     return result
@@ -196,18 +197,23 @@ def displaced_gradient(
     batch: Batch,
     vector: Vector,
     step: float,
-    start: Callable[[], Vector] | None = None,
+    less: Callable[[], Vector] | None = None,
 ) -> Vector:
     """The batch's gradient at theta + step * vector, with the masks of its first run.
 
-    What `start` gives, once the weights stand there, is added to it.
+    With `less`, what it gives (once the weights stand there) minus that gradient, in its memory: the
+    negative loss is run backward, and autograd accumulates onto what is there.
     """
     losses, random = batch.again()
-    parameters = gatherer.parameters
+    parameters, extras = gatherer.parameters, gatherer.extras
     with random.replayed(), displaced(parameters.tensors, vector, step, _buffers(gatherer)):
-        first = start() if start is not None else none_like(parameters.tensors)
+        first = none_like(parameters.tensors)
+        if less is not None:
+            first = less()
+            losses = {
+                name: [partial(_negative, call) for call in calls] for name, calls in losses.items()
+            }
         if gatherer.engine.group is None:
-            # Alone, autograd accumulates onto what is dense in place: one gradient of memory less.
             pairs = zip(parameters.tensors, first, strict=True)
             put(parameters, [like(p, g) if isinstance(g, torch.Tensor) else None for p, g in pairs])
             first = [g if isinstance(g, Rows) else None for g in first]
@@ -216,9 +222,15 @@ def displaced_gradient(
         finally:
             take(parameters)
     gatherer.losses(bank)
+    gatherer.extras = extras  # those of the loss as the user gave it
     result = vector_of(bank, batch.name)
     add_(result, first)
     return result
+
+
+def _negative(call: LossFn) -> Loss:
+    loss = call()
+    return (-loss[0], loss[1]) if isinstance(loss, tuple) else -loss
 
 
 def _buffers(gatherer: Gatherer) -> list[torch.Tensor]:
