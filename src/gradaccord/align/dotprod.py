@@ -57,7 +57,7 @@ class DotProd(PairedSum):
 
     Descending along D ascends G1.G2 in expectation: E[H2 G1] = 1/2 E[grad(G1.G2)]. Takes pairs as
     `PairedSum` does, which is the control to compare with. Cost per pair, in batch gradients: exact
-    about 4.6 (double backward, 3 to 4 times the activations), differences 3 (and a copy of the
+    about 4.2 (double backward, 3 to 4 times the activations), differences 3 (and a copy of the
     weights), centred 4, symmetric 5 by differences and 7 exact.
 
     weight: lambda. The term is capped because a true product at the paper's 0.1 can blow training up.

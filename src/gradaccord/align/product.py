@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -206,7 +206,7 @@ def displaced_gradient(
     """
     losses, random = batch.again()
     parameters, extras = gatherer.parameters, gatherer.extras
-    with random.replayed(), displaced(parameters.tensors, vector, step, _buffers(gatherer)):
+    with random.replayed(), _moved(gatherer, vector, step):
         first = none_like(parameters.tensors)
         if less is not None:
             first = less()
@@ -231,6 +231,11 @@ def displaced_gradient(
 def _negative(call: LossFn) -> Loss:
     loss = call()
     return (-loss[0], loss[1]) if isinstance(loss, tuple) else -loss
+
+
+def _moved(gatherer: Gatherer, vector: Vector, step: float) -> AbstractContextManager[None]:
+    parameters, buffers = gatherer.parameters.tensors, _buffers(gatherer)
+    return displaced(parameters, vector, step, buffers, gatherer.room)
 
 
 def _buffers(gatherer: Gatherer) -> list[torch.Tensor]:

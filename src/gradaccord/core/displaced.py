@@ -18,24 +18,30 @@ def displaced(
     direction: Sequence[Gradient | None],
     step: float,
     buffers: Iterable[torch.Tensor] = (),
+    room: dict[int, torch.Tensor] | None = None,
 ) -> Iterator[None]:
     """Run a block at theta + step * direction; afterwards the weights are theta, bit for bit.
 
     Restored from a copy (theta + d - d is not theta in floating point), also when the block
     raises. `buffers` (running statistics) are put back too. Costs one copy of what moves: of an
-    embedding, the rows in the direction.
+    embedding, the rows in the direction. The copies stay in `room`, if given, for the next time:
+    fresh memory costs more than what is written to it.
     """
+    room = {} if room is None else room
     kept: list[tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]] = []  # weights, rows, values
     try:
         with preserved(buffers):
             with torch.no_grad():
-                for parameter, d in zip(parameters, direction, strict=True):
+                for i, (parameter, d) in enumerate(zip(parameters, direction, strict=True)):
                     weights = local(parameter.detach())
                     if isinstance(d, Rows):
                         kept.append((weights, d.index, weights.index_select(0, d.index)))
                         weights.index_add_(0, d.index, d.values.to(weights.dtype), alpha=step)
                     elif d is not None:
-                        kept.append((weights, None, weights.clone()))
+                        held = room.get(i)
+                        if held is None or held.shape != weights.shape or held.dtype != weights.dtype:
+                            held = room[i] = torch.empty_like(weights)
+                        kept.append((weights, None, held.to(weights.device).copy_(weights)))
                         weights.add_(local(d).to(weights.dtype), alpha=step)
             yield
     finally:

@@ -32,6 +32,7 @@ class Gatherer:
         self.shards = shards_of(self.parameters.names, self.parameters.tensors)
         self.collector = Collector(self.parameters, self.engine, self.shards)
         self.extras: dict[str, float] = {}  # what wrapped losses have to say of the last run
+        self.room: dict[int, torch.Tensor] = {}  # where `displaced` keeps its copies
         self._known = {id(tensor) for tensor in self.parameters.tensors}
 
     def gather(self, losses: Losses) -> tuple[Bank, list[str]]:
