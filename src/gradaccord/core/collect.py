@@ -99,13 +99,14 @@ class Collector:
             try:
                 for task in tasks:
                     backward(task, losses[task], task != tasks[-1])
+                    done += 1
                 return
             except RuntimeError as error:
                 if "donated buffer" not in str(error):
                     raise
                 self.call_again = True
                 take(self.parameters)
-                means[tasks[0]].undo()
+                means[tasks[done]].undo()  # those before it went through no compiled code, and are done
                 warnings.warn(
                     "torch.compile does not let a graph be used twice: the shared batch is run "
                     "forward once per task from here on (same result, more time).",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -40,7 +40,7 @@ class Gatherer:
         outcome = self.collect(losses)
         order = list(outcome.tasks) if isinstance(outcome, Bank) else []
         bank = self.joined(outcome)
-        if isinstance(losses, dict):
+        if isinstance(losses, Mapping):
             order = list(losses)
         return bank, order + [task for task in bank.tasks if task not in order]
 
