@@ -1,0 +1,195 @@
+"""Examples as numbers: ragged token sequences, rows of them, and the batches cut from the rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+Batch = dict[str, torch.Tensor]
+
+IGNORED = -100  # the label of a token that has none, as torch's cross-entropy skips it
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """Sequences of different lengths in one flat tensor: the i-th is flat[starts[i] : starts[i + 1]]."""
+
+    flat: torch.Tensor
+    starts: torch.Tensor  # [sequences + 1] int64
+
+    @classmethod
+    def of(cls, sequences: Iterable[Sequence[int]], dtype: torch.dtype = torch.int32) -> Ragged:
+        """Put lists one after another."""
+        flat: list[int] = []
+        starts = [0]
+        for sequence in sequences:
+            flat += sequence
+            starts.append(len(flat))
+        return cls(torch.tensor(flat, dtype=dtype), torch.tensor(starts))
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def __getitem__(self, place: int) -> torch.Tensor:
+        return self.flat[self.starts[place] : self.starts[place + 1]]
+
+    @property
+    def lengths(self) -> torch.Tensor:
+        """Of every sequence."""
+        return self.starts.diff()
+
+    def padded(self, places: torch.Tensor, filler: int, length: int | None = None) -> torch.Tensor:
+        """Some sequences as a rectangle [places, longest] of int64."""
+        starts, lengths = self.starts[places], self.lengths[places]
+        width = int(lengths.max()) if length is None else length
+        grid = torch.arange(width)
+        inside = grid < lengths.unsqueeze(1)
+        index = (starts.unsqueeze(1) + grid).clamp_max(max(len(self.flat) - 1, 0))
+        if not len(self.flat):
+            return torch.full((len(places), width), filler)
+        return torch.where(inside, self.flat[index].long(), filler)
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A split of a data set, tokenised. A row is what a batch is counted in.
+
+    A row is one sequence for most tasks, one per choice for multiple choice, two for a pair encoded
+    apart; a long context gives several rows, of the same example.
+
+    ids: token ids of every sequence (None for images). types: segment ids, if the model has them.
+    first: the sequences of row i are first[i] : first[i + 1].
+    example: the number of the example that each row was made of, ascending.
+    columns: a fixed value or vector per row ("label", "start", ...).
+    tokens: a value per token ("tags"), in batches padded with `IGNORED`.
+    aside: like `tokens`, for decoding only: not in batches ("offsets").
+    notes: what happened to how many ("truncated", "answers lost"): reported, never silent.
+    """
+
+    ids: Ragged | None
+    first: torch.Tensor
+    example: torch.Tensor
+    types: Ragged | None = None
+    columns: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    tokens: Mapping[str, Ragged] = field(default_factory=dict)
+    aside: Mapping[str, Ragged] = field(default_factory=dict)
+    notes: Mapping[str, int] = field(default_factory=dict)
+    pad: int = 0
+
+    @classmethod
+    def single(
+        cls,
+        ids: Iterable[Sequence[int]],
+        types: Iterable[Sequence[int]] | None = None,
+        *,
+        pad: int,
+        columns: Mapping[str, torch.Tensor] | None = None,
+        notes: Mapping[str, int] | None = None,
+    ) -> Encoded:
+        """One sequence a row, one row an example."""
+        sequences = Ragged.of(ids)
+        return cls(
+            ids=sequences,
+            first=torch.arange(len(sequences) + 1),
+            example=torch.arange(len(sequences)),
+            types=None if types is None else Ragged.of(types),
+            columns=columns or {},
+            notes=notes or {},
+            pad=pad,
+        )
+
+    def __len__(self) -> int:
+        return len(self.example)
+
+    @property
+    def lengths(self) -> torch.Tensor:
+        """Of each row: the tokens of its longest sequence, which decide what a batch costs."""
+        if self.ids is None:
+            return torch.ones(len(self), dtype=torch.int64)
+        lengths = self.ids.lengths
+        if len(lengths) == len(self):
+            return lengths
+        rows = torch.repeat_interleave(torch.arange(len(self)), self.first.diff())
+        return torch.zeros(len(self), dtype=torch.int64).scatter_reduce(0, rows, lengths, "amax")
+
+    def batch(self, rows: Sequence[int]) -> Batch:
+        """Some rows as the model takes them.
+
+        input_ids, attention_mask (and token_type_ids) are [sequences, length]; if rows have several
+        sequences, `row` [sequences] says which place of the batch each belongs to.
+        """
+        chosen = torch.as_tensor(rows)
+        batch = {name: column[chosen] for name, column in self.columns.items()}
+        if self.ids is None:
+            return batch
+        counts = self.first[chosen + 1] - self.first[chosen]
+        row = torch.repeat_interleave(torch.arange(len(chosen)), counts)
+        within = torch.arange(len(row)) - torch.repeat_interleave(counts.cumsum(0) - counts, counts)
+        places = self.first[chosen][row] + within
+        lengths = self.ids.lengths[places]
+        batch["input_ids"] = self.ids.padded(places, self.pad)
+        width = batch["input_ids"].shape[1]
+        batch["attention_mask"] = (torch.arange(width) < lengths.unsqueeze(1)).long()
+        if self.types is not None:
+            batch["token_type_ids"] = self.types.padded(places, 0, width)
+        for name, values in self.tokens.items():
+            batch[name] = values.padded(places, IGNORED, width)
+        if len(self.ids) != len(self):
+            batch["row"] = row
+        return batch
+
+    def save(self, path: Path) -> None:
+        """Write as safetensors."""
+        from safetensors.torch import save_file
+
+        parts = {"first": self.first, "example": self.example}
+        ragged: dict[str, Ragged] = {}
+        if self.ids is not None:
+            ragged["ids"] = self.ids
+        if self.types is not None:
+            ragged["types"] = self.types
+        ragged |= {f"tokens/{name}": values for name, values in self.tokens.items()}
+        ragged |= {f"aside/{name}": values for name, values in self.aside.items()}
+        parts |= {f"columns/{name}": values.contiguous() for name, values in self.columns.items()}
+        for name, values in ragged.items():
+            parts[f"{name}:flat"], parts[f"{name}:starts"] = values.flat, values.starts
+        parts = {name: part.clone() for name, part in parts.items()}  # none may share memory
+        about = {"notes": json.dumps(dict(self.notes)), "pad": str(self.pad)}
+        save_file(parts, str(path), metadata=about)
+
+    @classmethod
+    def load(cls, path: Path) -> Encoded:
+        """Read what `save` wrote."""
+        from safetensors import safe_open
+
+        with safe_open(str(path), framework="pt") as file:
+            about = file.metadata()
+            parts = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+
+        def ragged(name: str) -> Ragged | None:
+            flat = parts.get(f"{name}:flat")
+            return None if flat is None else Ragged(flat, parts[f"{name}:starts"])
+
+        def group(prefix: str) -> dict[str, Ragged]:
+            ends = f"{prefix}/", ":flat"
+            names = [n[len(ends[0]) : -len(ends[1])] for n in parts if n.startswith(ends[0])
+                     and n.endswith(ends[1])]  # fmt: skip
+            return {
+                n: Ragged(parts[f"{prefix}/{n}:flat"], parts[f"{prefix}/{n}:starts"]) for n in names
+            }
+
+        return cls(
+            ids=ragged("ids"),
+            first=parts["first"],
+            example=parts["example"],
+            types=ragged("types"),
+            columns={n[len("columns/") :]: p for n, p in parts.items() if n.startswith("columns/")},
+            tokens=group("tokens"),
+            aside=group("aside"),
+            notes=json.loads(about["notes"]),
+            pad=int(about["pad"]),
+        )

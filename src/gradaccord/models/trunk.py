@@ -1,0 +1,53 @@
+"""The part of a model that all tasks share: from a batch to states that their heads read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+import torch
+from torch import nn
+
+Pooling = Literal["cls", "mean"]
+Batch = dict[str, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class States:
+    """What a trunk makes of a batch: a vector per token, and one per sequence."""
+
+    tokens: torch.Tensor  # [sequences, length, hidden]
+    mask: torch.Tensor  # [sequences, length] 1 for tokens, 0 for padding
+    pooling: Pooling = "cls"
+
+    @property
+    def pooled(self) -> torch.Tensor:
+        """[sequences, hidden]: the first token's vector, or the mean over the tokens."""
+        if self.pooling == "cls":
+            return self.tokens[:, 0]
+        mask = self.mask.unsqueeze(-1).to(self.tokens.dtype)
+        return (self.tokens * mask).sum(1) / mask.sum(1).clamp_min(1)
+
+
+class Trunk(nn.Module):
+    """Base class. `hidden` is the width of its states."""
+
+    hidden: int
+    dropout: float  # what heads take over, unless told otherwise
+
+    def forward(self, batch: Batch) -> States:
+        """The states of a batch as `Encoded.batch` gives it."""
+        raise NotImplementedError
+
+    def save(self, folder: Path) -> None:
+        """Write configuration and weights so that `load` (and Hugging Face's own) can read them."""
+        raise NotImplementedError
+
+
+class Head(Protocol):
+    """A module that turns the trunk's view of a batch into what its task's loss takes."""
+
+    def __call__(self, trunk: Trunk, batch: Batch) -> torch.Tensor | dict[str, torch.Tensor]:
+        """Call the trunk once and read its states."""
+        ...

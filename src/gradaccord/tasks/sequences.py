@@ -1,0 +1,64 @@
+"""How sentences and pairs become rows: one sequence, or two for a pair encoded apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+
+from gradaccord.data.encoded import Encoded, Ragged
+from gradaccord.data.examples import Text
+from gradaccord.models.tokens import Tokens
+
+Pair = Literal["cross", "separate"]
+Layers = Literal["linear", "hidden"] | tuple[int, ...]
+
+
+def layer_sizes(head: Layers, hidden: int, *, pair: bool) -> tuple[int, ...]:
+    """The hidden layers of a head; "hidden" is H for sentences, H and H // 4 for pairs."""
+    if head == "linear":
+        return ()
+    if head == "hidden":
+        return (hidden, hidden // 4) if pair else (hidden,)
+    if isinstance(head, str):
+        raise ValueError(f"`head` is {head!r}: use 'linear', 'hidden' or a list of layer sizes.")
+    return tuple(head)
+
+
+def encode_texts(
+    examples: Sequence[Text], tokens: Tokens, pair: Pair | None, max_length: int, label: torch.Tensor
+) -> Encoded:
+    """Rows of sentences or pairs with a `label` column; those that were cut are counted."""
+    _check(examples, pair)
+    length = min(max_length, tokens.max_length)
+    firsts = [example.first for example in examples]
+    seconds = [example.second or "" for example in examples] if pair else None
+    if pair == "separate":
+        assert seconds is not None
+        mixed = [text for two in zip(firsts, seconds, strict=True) for text in two]
+        encodings = tokens.encode(mixed, max_length=length)
+    else:
+        encodings = tokens.encode(firsts, seconds, max_length=length)
+    step = 2 if pair == "separate" else 1
+    return Encoded(
+        ids=Ragged.of(encoding.ids for encoding in encodings),
+        types=Ragged.of(encoding.type_ids for encoding in encodings) if tokens.has_types else None,
+        first=torch.arange(0, len(encodings) + 1, step),
+        example=torch.arange(len(examples)),
+        columns={"label": label},
+        notes={"truncated": sum(bool(encoding.overflowing) for encoding in encodings)},
+        pad=tokens.pad,
+    )
+
+
+def _check(examples: Sequence[Text], pair: Pair | None) -> None:
+    for example in examples:
+        if example.second is None and pair is not None:
+            raise ValueError(
+                f"Example {example.id!r} is a single sentence and `pair` is {pair!r}: set it to None."
+            )
+        if example.second is not None and pair is None:
+            raise ValueError(
+                f"Example {example.id!r} is a pair and `pair` is None: set it to 'cross' or 'separate'."
+            )
