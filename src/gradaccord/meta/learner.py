@@ -1,0 +1,395 @@
+"""MetaLearner: what all few-shot methods share, from a batch of tasks to `.grad` and predictions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+import torch
+from torch import nn
+
+from gradaccord.core.engine import Engine
+from gradaccord.core.parameters import unwrapped
+from gradaccord.core.sharding import is_sharded
+from gradaccord.meta.network import Network, Params, batch_statistics, chosen_network, general_network
+from gradaccord.meta.predictions import Predictor
+from gradaccord.meta.processes import agree, sum_over_processes
+from gradaccord.meta.report import MetaReport
+from gradaccord.meta.task_batch import Task, TaskBatch
+
+Result = TypeVar("Result")
+Loss: TypeAlias = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+@dataclass
+class Outcome:
+    """What one task, or several that depend on each other, add to a meta-iteration: sums over them."""
+
+    gradients: list[torch.Tensor | None]  # in the order of the learner's trainable parameters
+    loss: torch.Tensor  # of the queries, after the last step
+    accuracy: torch.Tensor
+    tasks: int
+    spent: int  # batch gradients
+
+    def add(self, other: Outcome) -> None:
+        """Add the other's sums to these, in place."""
+        for place, gradient in enumerate(other.gradients):
+            own = self.gradients[place]
+            if own is None:
+                self.gradients[place] = gradient
+            elif gradient is not None:
+                own.add_(gradient)
+        self.loss = self.loss + other.loss
+        self.accuracy = self.accuracy + other.accuracy
+        self.tasks += other.tasks
+        self.spent += other.spent
+
+
+class MetaLearner(nn.Module):
+    """A model that learns to learn from few examples: `backward` fills `.grad`, as every method's.
+
+        report = learner.backward(tasks)        # a TaskBatch, or a list of Tasks
+        optimizer.step(); learner.after_step(); optimizer.zero_grad()
+
+    `learner.parameters()` are the model's weights and what is learned beside them (rates, m, lambda):
+    give all of them to the optimiser. Norms use the statistics of each batch, in training and
+    evaluation; running ones are neither used nor changed. On several processes wrap the model in
+    DistributedDataParallel and give each its part of the tasks: the result equals one process.
+
+    model: any module from inputs to outputs.
+    inner_steps: K, in training; evaluation may take more or fewer.
+    loss: of outputs and labels, a mean over examples. Rates published for a sum must be multiplied
+        by the number of examples.
+    adapted: which parameters move in the inner loop, by name; all trainable ones by default.
+    fast: use the faster network where the model allows and a check finds it equal.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        inner_steps: int = 5,
+        loss: Loss = nn.functional.cross_entropy,
+        adapted: Callable[[str], bool] | None = None,
+        fast: bool = True,
+    ) -> None:
+        super().__init__()
+        if not isinstance(model, nn.Module):
+            raise TypeError(f"`model` must be a torch.nn.Module, got {type(model).__name__}.")
+        if any(is_sharded(parameter) for parameter in model.parameters()):
+            raise ValueError(
+                "`model` is sharded by fully_shard, and the inner loop needs whole weights: use "
+                "DistributedDataParallel."
+            )
+        self.inner_steps = whole_number("inner_steps", inner_steps)
+        self.group = Engine(model).group
+        self.model: nn.Module = unwrapped(model)
+        self.loss = loss
+        trainable = [n for n, p in self.model.named_parameters() if p.requires_grad]
+        self.adapted = tuple(n for n in trainable if adapted is None or adapted(n))
+        if not self.adapted:
+            raise ValueError(
+                f"None of the model's {len(trainable)} trainable parameters moves in the inner loop: "
+                "set requires_grad=True, or let `adapted` accept one of their names."
+            )
+        self.iteration: torch.Tensor
+        self.register_buffer("iteration", torch.zeros((), dtype=torch.int64))  # meta-updates so far
+        self.fast = fast
+        self._network: Network | None = None
+        self._predictor: Predictor | None = None
+
+    # What a method defines.
+
+    def task_gradient(self, tasks: Sequence[Task], place: int = 0) -> Outcome:
+        """The meta-gradient of one task; of all tasks of the batch where they depend on each other.
+
+        `place` is the (first) task's number in the batch, counted over all processes. Touches no state
+        but what `_commit` takes over.
+        """
+        raise NotImplementedError
+
+    def _trajectory(self, support: torch.Tensor, labels: torch.Tensor, steps: int) -> Iterator[Params]:
+        """All parameters after 0, 1, ... `steps` inner steps, without a graph; changed in place."""
+        raise NotImplementedError
+
+    def _outcomes(self, tasks: list[Task], place: int) -> Iterator[Outcome]:
+        """Run the tasks in order: the graph of one is gone before the next begins."""
+        return (self.task_gradient([task], place + i) for i, task in enumerate(tasks))
+
+    def _begin(self) -> None:
+        """Forget what an interrupted meta-iteration prepared."""
+
+    def _commit(self, finite: bool) -> None:
+        """Take over what `task_gradient` prepared (running means); nothing of it if not finite."""
+
+    def _measured(self) -> dict[str, Any]:
+        """Fields of the report that only this method has."""
+        return {}
+
+    # What a user calls.
+
+    def backward(self, tasks: TaskBatch | Sequence[Task]) -> MetaReport:
+        """Fill `.grad` with the mean meta-gradient over the tasks, and say what was seen.
+
+        What stood in `.grad` before is replaced. On an exception `.grad` and all state are as before.
+        """
+        start = time.perf_counter()
+        trainable = self._trainable()
+        listed, place = self._agreed(lambda: self._listed(tasks))
+        self._begin()
+        total, _ = self._agreed(lambda: self._total(listed, place))
+        self._sum_over_processes(total)
+        finite = self._fill(trainable, total)
+        self._commit(finite)
+        return MetaReport(
+            query_loss=float(total.loss) / total.tasks,
+            query_accuracy=float(total.accuracy) / total.tasks,
+            tasks=total.tasks,
+            gradients=total.spent,
+            seconds=time.perf_counter() - start,
+            finite=finite,
+            **self._measured(),
+        )
+
+    def after_step(self) -> None:
+        """To be called after `optimizer.step()`; advances the schedules."""
+        self.iteration += 1
+
+    def adapt(
+        self, support: torch.Tensor, labels: torch.Tensor, steps: int | None = None
+    ) -> dict[str, torch.Tensor]:
+        """All parameters by name after the inner steps, for `torch.func.functional_call`; no graph."""
+        steps = self._steps(steps)
+        self._ready(support)
+        with batch_statistics(self.model, training=False):
+            params = last(self._trajectory(support, labels, steps))
+        return {name: tensor.detach().clone() for name, tensor in params.items()}
+
+    def logits(self, task: Task, steps: int | None = None, transductive: bool = False) -> torch.Tensor:
+        """Outputs [queries, ways] after the last inner step; changes no state.
+
+        Not transductive: the batch statistics for a query come from the support set and that query.
+        """
+        return self._predict(task, self._steps(steps), transductive, every=False)[0]
+
+    def logits_by_step(
+        self, task: Task, steps: int | None = None, transductive: bool = False
+    ) -> torch.Tensor:
+        """Outputs [steps + 1, queries, ways] after 0, 1, ... inner steps, otherwise as `logits`."""
+        return torch.stack(self._predict(task, self._steps(steps), transductive, every=True))
+
+    def network(self, params: Params, inputs: torch.Tensor, step: int = 0) -> torch.Tensor:
+        """The model as a function of its parameters: the fast one if it was found equal."""
+        self._ready(inputs)
+        assert self._network is not None
+        return self._network(params, inputs, step)
+
+    # What methods use.
+
+    @property
+    def _places(self) -> dict[str, int]:
+        """Where the model's trainable parameters stand in `_trainable()`, by name."""
+        places = {id(parameter): place for place, parameter in enumerate(self._trainable())}
+        named = self.model.named_parameters()
+        return {name: places[id(p)] for name, p in named if id(p) in places}
+
+    def _copies(self) -> list[torch.Tensor]:
+        """Adapted weights to be moved in place."""
+        params = self._params()
+        return [params[name].detach().clone().requires_grad_() for name in self.adapted]
+
+    def _with(self, fast: Sequence[torch.Tensor]) -> dict[str, torch.Tensor]:
+        """All parameters, with these in the place of the adapted ones."""
+        return self._params() | dict(zip(self.adapted, fast, strict=True))
+
+    def _outputs(self, params: Params, inputs: torch.Tensor) -> torch.Tensor:
+        assert self._network is not None
+        return self._network(params, inputs)
+
+    def _params(self) -> dict[str, torch.Tensor]:
+        return dict(self.model.named_parameters())
+
+    def _loss(self, outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        try:
+            loss = self.loss(outputs, labels)
+        except IndexError as error:
+            raise ValueError(
+                f"Labels run to {int(labels.max())} and the model has {outputs.shape[-1]} outputs: "
+                "give labels 0 to ways - 1, or a model with as many outputs as ways."
+            ) from error
+        if loss.ndim:
+            raise ValueError(
+                f"`loss` returned a tensor of shape {list(loss.shape)}: it must return a scalar."
+            )
+        return loss
+
+    def _gradient(
+        self,
+        params: Params,
+        weights: Sequence[torch.Tensor],
+        inputs: torch.Tensor,
+        labels: torch.Tensor,
+        create_graph: bool = False,
+    ) -> list[torch.Tensor]:
+        """Of the loss, by the given weights, which are among the parameters."""
+        with torch.enable_grad():
+            loss = self._loss(self._outputs(params, inputs), labels)
+            gradient = torch.autograd.grad(
+                loss, weights, create_graph=create_graph, allow_unused=True, materialize_grads=True
+            )
+        return list(gradient)
+
+    def _trainable(self) -> list[torch.Tensor]:
+        return [parameter for parameter in self.parameters() if parameter.requires_grad]
+
+    def _training(self) -> Any:
+        """The context of a meta-iteration."""
+        return batch_statistics(self.model)
+
+    def _ready(self, inputs: torch.Tensor) -> None:
+        """Choose the network when the first inputs are seen."""
+        if self._network is None:
+            if self.fast:
+                with batch_statistics(self.model, training=False):
+                    self._network, _ = chosen_network(self.model, inputs)
+            else:
+                self._network = general_network(self.model)
+
+    # Inside.
+
+    def _predict(self, task: Task, steps: int, transductive: bool, every: bool) -> list[torch.Tensor]:
+        _check_task(task, 0)
+        self._ready(task.support)
+        if self._predictor is None:
+            self._predictor = self._new_predictor()
+        found = []
+        with batch_statistics(self.model, training=False):
+            trajectory = self._trajectory(task.support, task.support_labels, steps)
+            for step, params in enumerate(trajectory):
+                if every or step == steps:
+                    found.append(self._predictor(params, task.support, task.query, transductive))
+        return found
+
+    def _new_predictor(self) -> Predictor:
+        assert self._network is not None
+        return Predictor(general_network(self.model), self._network)
+
+    def _steps(self, steps: int | None) -> int:
+        return self.inner_steps if steps is None else whole_number("steps", steps, least=0)
+
+    def _listed(self, tasks: TaskBatch | Sequence[Task]) -> list[Task]:
+        if not isinstance(tasks, TaskBatch | list | tuple):
+            raise TypeError(
+                f"`tasks` must be a TaskBatch or a list of Tasks, got {type(tasks).__name__}."
+            )
+        listed = list(tasks)
+        if not listed:
+            raise ValueError("`tasks` holds no task: give at least one.")
+        for place, task in enumerate(listed):
+            _check_task(task, place)
+        self._ready(listed[0].support)
+        return listed
+
+    def _total(self, tasks: list[Task], place: int) -> Outcome:
+        with self._training():
+            outcomes = self._outcomes(tasks, place)
+            total = next(outcomes)
+            for outcome in outcomes:
+                total.add(outcome)
+        return total
+
+    def _agreed(self, run: Callable[[], Result]) -> tuple[Result, int]:
+        """What `run` returns, and how many tasks other processes place before this one's.
+
+        If it fails on one process it raises on all.
+        """
+        if self.group is None:
+            return run(), 0
+        result, error = None, None
+        try:
+            result = run()
+        except Exception as problem:
+            error = problem
+        counts = agree(error, len(result) if isinstance(result, list) else 0, self.group)
+        assert result is not None
+        return result, sum(counts[: self.group.rank()])
+
+    def _sum_over_processes(self, total: Outcome) -> None:
+        if self.group is None:
+            return
+        numbers = torch.stack(
+            [total.loss.double(), total.accuracy.double()]
+            + [torch.tensor(float(n), dtype=torch.float64) for n in (total.tasks, total.spent)]
+        )
+        present = [gradient for gradient in total.gradients if gradient is not None]
+        sum_over_processes([numbers, *present], self.group)
+        total.loss, total.accuracy = numbers[0], numbers[1]
+        total.tasks, total.spent = int(numbers[2]), int(numbers[3])
+
+    def _fill(self, trainable: list[torch.Tensor], total: Outcome) -> bool:
+        """Put the mean into `.grad`; whether all of it is finite."""
+        finite = True
+        for parameter, gradient in zip(trainable, total.gradients, strict=True):
+            if gradient is not None:
+                gradient = gradient.div_(total.tasks)
+                finite = finite and bool(gradient.isfinite().all())
+            parameter.grad = gradient
+        return finite
+
+
+def last(trajectory: Iterator[Params]) -> Params:
+    """The parameters at the end of a trajectory."""
+    params: Params = {}
+    for params in trajectory:  # noqa: B007
+        pass
+    return params
+
+
+def accuracy_of(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Share of right answers, float64; NaN if the labels are no class numbers."""
+    if labels.is_floating_point():
+        return torch.tensor(float("nan"), dtype=torch.float64)
+    return (outputs.detach().argmax(-1) == labels).double().mean().cpu()
+
+
+def whole_number(field: str, value: object, least: int = 1) -> int:
+    """The value, if it is a whole number that is large enough."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ValueError(f"`{field}` is {value!r}: use a whole number from {least} on.")
+    return value
+
+
+def rate_of(field: str, value: object) -> float:
+    """The value, if it is a positive finite number."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < float("inf"):
+        raise ValueError(f"`{field}` is {value!r}: use a positive number such as 0.1.")
+    return float(value)
+
+
+def one_of(field: str, value: object, allowed: Sequence[object]) -> None:
+    """Raise unless the value is among those allowed."""
+    if value not in allowed:
+        raise ValueError(f"`{field}` is {value!r}: use {' or '.join(map(repr, allowed))}.")
+
+
+def _check_task(task: object, place: int) -> None:
+    if not isinstance(task, Task):
+        raise TypeError(f"Task {place} is a {type(task).__name__}: give a gradaccord.meta.Task.")
+    sets: Mapping[str, tuple[torch.Tensor, torch.Tensor]] = {
+        "support": (task.support, task.support_labels),
+        "query": (task.query, task.query_labels),
+    }
+    for name, (inputs, labels) in sets.items():
+        if len(inputs) != len(labels):
+            raise ValueError(
+                f"Task {place} has {len(inputs)} {name} inputs and {len(labels)} labels: give as many."
+            )
+        if inputs.dtype == torch.uint8:
+            raise ValueError(
+                f"The {name} inputs of task {place} are bytes: make them floats, e.g. "
+                "images.float() / 255."
+            )
+    if len(task.support) == 0:
+        raise ValueError(f"Task {place} has no support examples: give at least one shot.")

@@ -1,0 +1,26 @@
+"""Mini-batches out of a task's examples: shuffled passes, as supervised-reptile draws them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+
+def minibatches(
+    examples: int, size: int | None, count: int, generator: torch.Generator
+) -> Iterator[torch.Tensor]:
+    """Positions of `count` batches; the examples are shuffled anew after each pass over them.
+
+    A batch may reach over the end of a pass. Without a size each batch is the whole set.
+    """
+    if size is None or size >= examples:
+        whole = torch.arange(examples)
+        yield from (whole for _ in range(count))
+        return
+    rest = torch.empty(0, dtype=torch.int64)
+    for _ in range(count):
+        while len(rest) < size:
+            rest = torch.cat([rest, torch.randperm(examples, generator=generator)])
+        yield rest[:size]
+        rest = rest[size:]

@@ -1,0 +1,114 @@
+"""The network as a pure function of its parameters: the general one, or a faster equal one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Protocol, TypeAlias
+
+import torch
+from torch import nn
+from torch.func import functional_call
+from torch.nn.modules.batchnorm import _NormBase
+
+Params: TypeAlias = Mapping[str, torch.Tensor]
+TOLERANCE = 1e-8  # in float64, relative, of outputs, gradients and second derivatives
+EXAMPLES = 8  # that the two networks are compared on
+
+
+class Network(Protocol):
+    """Outputs for inputs [examples, ...] under the given parameters, by the model's names of them."""
+
+    def __call__(self, params: Params, inputs: torch.Tensor, step: int = 0) -> torch.Tensor:
+        """`step` counts inner steps; what depends on it is already in `params`."""
+        ...
+
+
+def general_network(model: nn.Module) -> Network:
+    """Any module, through `torch.func.functional_call`.
+
+    Not for several threads: while it runs, the module's parameters are swapped.
+    """
+
+    def network(params: Params, inputs: torch.Tensor, step: int = 0) -> torch.Tensor:
+        outputs: torch.Tensor = functional_call(model, dict(params), (inputs,))
+        return outputs
+
+    return network
+
+
+def chosen_network(model: nn.Module, inputs: torch.Tensor) -> tuple[Network, bool]:
+    """The fast network and True if there is one for this model and it proves equal; else the general.
+
+    Compared on a few of the inputs in float64: outputs, gradients, and a second derivative.
+    """
+    general = general_network(model)
+    fast = _fast_network(model)
+    if fast is None:
+        return general, False
+
+    def network(params: Params, inputs: torch.Tensor, step: int = 0) -> torch.Tensor:
+        return fast(params, inputs)
+
+    equal = _equal(general, network, model, inputs)
+    return (network, True) if equal else (general, False)
+
+
+def _fast_network(model: nn.Module) -> Callable[[Params, torch.Tensor], torch.Tensor] | None:
+    try:
+        from gradaccord.meta.fast import fast_network
+    except ModuleNotFoundError:
+        return None
+    found: Callable[[Params, torch.Tensor], torch.Tensor] | None = fast_network(model)
+    return found
+
+
+def _equal(general: Network, fast: Network, model: nn.Module, inputs: torch.Tensor) -> bool:
+    try:
+        ours = _derivatives(fast, model, inputs[:EXAMPLES].double())
+        true = _derivatives(general, model, inputs[:EXAMPLES].double())
+    except (RuntimeError, TypeError, ValueError, NotImplementedError):
+        return False  # one of them cannot run so, e.g. the model holds to float32
+    return all(
+        float((a - b).norm()) <= TOLERANCE * max(float(b.norm()), 1e-6)
+        for a, b in zip(ours, true, strict=True)
+    )
+
+
+def _derivatives(network: Network, model: nn.Module, inputs: torch.Tensor) -> list[torch.Tensor]:
+    """Outputs, the gradient of a smooth function of them, and its Hessian times that gradient."""
+    params = {
+        name: parameter.detach().double().requires_grad_()
+        for name, parameter in model.named_parameters()
+    }
+    with torch.enable_grad():
+        outputs = network(params, inputs)
+        loss = outputs.logsumexp(-1).mean() + outputs.flatten(1)[:, 0].square().mean()
+        leaves = list(params.values())
+        gradient = torch.autograd.grad(loss, leaves, create_graph=True)
+        slope = sum((g * g.detach()).sum() for g in gradient)
+        product = torch.autograd.grad(slope, leaves, allow_unused=True)  # type: ignore[arg-type]
+    found = [torch.zeros_like(w) if p is None else p for w, p in zip(leaves, product, strict=True)]
+    return [outputs.detach(), *(g.detach() for g in gradient), *found]
+
+
+@contextmanager
+def batch_statistics(model: nn.Module, training: bool | None = None) -> Iterator[None]:
+    """Let norms use each batch's own statistics and leave running ones alone.
+
+    training: the mode of all other modules (False: no dropout); None leaves it as it is.
+    """
+    before = [(m, m.training, getattr(m, "track_running_stats", None)) for m in model.modules()]
+    try:
+        for module, _, _ in before:
+            if isinstance(module, _NormBase):
+                module.training = True
+                module.track_running_stats = False
+            elif training is not None:
+                module.training = training
+        yield
+    finally:
+        for module, mode, tracks in before:
+            module.training = mode
+            if isinstance(module, _NormBase):
+                module.track_running_stats = bool(tracks)
