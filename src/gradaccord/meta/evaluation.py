@@ -1,0 +1,227 @@
+"""How good a meta-learner is: accuracy over tasks with its interval, by inner step, as an ensemble.
+
+    result = evaluate(learner, FixedTasks(omniglot.test, ways=5, shots=1))
+    print(result)  # 95.31 % ± 0.42 (95 % interval over 600 tasks, non-transductive, 5 inner steps)
+
+The interval is over tasks, not over single predictions (those of one task are not independent):
+1.96 standard deviations of the tasks' accuracies / sqrt(tasks).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+import torch
+
+from gradaccord.meta.task_batch import Task, TaskBatch
+
+NORMAL_95 = 1.96  # standard deviations, as in the papers
+
+
+class Learner(Protocol):
+    """What is asked of a learner: predictions for the queries of a task, training state untouched."""
+
+    inner_steps: int
+
+    def logits(self, task: Task, steps: int | None = None, transductive: bool = False) -> torch.Tensor:
+        """Logits [queries, ways] after the last inner step."""
+        ...
+
+    def logits_by_step(
+        self, task: Task, steps: int | None = None, transductive: bool = False
+    ) -> torch.Tensor:
+        """Logits [steps + 1, queries, ways]."""
+        ...
+
+    def state_dict(self) -> Mapping[str, Any]:
+        """All that is learned."""
+        ...
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> Any:
+        """Take over what was learned."""
+        ...
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Accuracy (or loss) over tasks.
+
+    value: mean over tasks after the last inner step, in percent for accuracy. interval: half of its
+    95 % confidence interval. by_step, interval_by_step: the same after 0, 1, ... inner steps (or once).
+    transductive: whether the queries of a task were predicted together, from joint batch statistics.
+    models: 1, or the number in the ensemble. unit: "accuracy" or "loss".
+    """
+
+    value: float
+    interval: float
+    by_step: tuple[float, ...]
+    interval_by_step: tuple[float, ...]
+    tasks: int
+    steps: int
+    transductive: bool
+    models: int = 1
+    unit: str = "accuracy"
+
+    def __str__(self) -> str:
+        mode = "transductive" if self.transductive else "non-transductive"
+        number = f"{self.value:.2f} %" if self.unit == "accuracy" else f"{self.unit} {self.value:.4g}"
+        digits = f"{self.interval:.2f}" if self.unit == "accuracy" else f"{self.interval:.2g}"
+        text = (
+            f"{number} ± {digits} (95 % interval over {self.tasks} tasks, {mode}, "
+            f"{self.steps} inner step{'' if self.steps == 1 else 's'}"
+        )
+        return f"{text}, ensemble of {self.models})" if self.models > 1 else f"{text})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, for JSON."""
+        return asdict(self)
+
+
+Measure = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def evaluate(
+    learner: Learner,
+    tasks: Iterable[TaskBatch],
+    *,
+    steps: int | None = None,
+    transductive: bool = False,
+    loss: Measure | None = None,
+    by_step: bool = True,
+) -> Evaluation:
+    """Adapt to each task and predict its queries; nothing of the learner changes.
+
+    tasks: `FixedTasks`, or any batches of tasks. steps: inner steps; as in training unless told, more
+    are allowed. transductive: predict all queries of a task together, so that batch statistics come
+    from them too; off unless you ask, because it makes tasks easier and is no fair number beside one
+    that does without. loss: measure this (e.g. mse_loss for regression) and not the accuracy.
+    by_step: predict after every inner step, for the adaptation curve; False predicts once, after the
+    last.
+    """
+
+    def outputs(task: Task) -> torch.Tensor:
+        if by_step:
+            return learner.logits_by_step(task, steps, transductive)
+        return learner.logits(task, steps, transductive).unsqueeze(0)
+
+    rows = [_measured(outputs(task), task.query_labels, loss) for batch in tasks for task in batch]
+    taken = learner.inner_steps if steps is None else steps
+    return _summary(rows, tasks, taken, transductive, 1, loss)
+
+
+def evaluate_ensemble(
+    learner: Learner,
+    checkpoints: Sequence[Mapping[str, Any]],
+    tasks: Iterable[TaskBatch],
+    *,
+    steps: int | None = None,
+    transductive: bool = False,
+) -> Evaluation:
+    """Mean of the softmax outputs of several checkpoints of one learner, each adapted by itself.
+
+    checkpoints: `state_dict`s of the learner, as a rule the five best by validation accuracy. The
+    learner is left as it was. This is another model than a single one, several times as dear at test:
+    report it apart.
+    """
+    if not checkpoints:
+        raise ValueError("`checkpoints` is empty: an ensemble needs at least one.")
+    before = {key: _copy(value) for key, value in learner.state_dict().items()}
+    total: list[torch.Tensor] = []
+    labels: list[torch.Tensor] = []
+    try:
+        for number, checkpoint in enumerate(checkpoints):
+            learner.load_state_dict(checkpoint)
+            every = (task for batch in tasks for task in batch)
+            for place, task in enumerate(every):
+                shares = learner.logits_by_step(task, steps, transductive).softmax(-1)
+                if number == 0:
+                    total.append(shares)
+                    labels.append(task.query_labels)
+                else:
+                    total[place] = total[place] + shares
+    finally:
+        learner.load_state_dict(before)
+    rows = [_measured(shares, truth, None) for shares, truth in zip(total, labels, strict=True)]
+    taken = learner.inner_steps if steps is None else steps
+    return _summary(rows, tasks, taken, transductive, len(checkpoints), None)
+
+
+def mean_and_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Mean and half of its 95 % interval; the interval of a single value is not a number."""
+    count = len(values)
+    mean = math.fsum(values) / count
+    if count < 2:
+        return mean, math.nan
+    variance = math.fsum((value - mean) ** 2 for value in values) / (count - 1)
+    return mean, NORMAL_95 * math.sqrt(variance / count)
+
+
+def first_best(curve: Sequence[tuple[int, float]]) -> int:
+    """Where validation accuracy is highest, the first time: curve is (epoch, accuracy) pairs."""
+    if not curve:
+        raise ValueError("The validation curve is empty: nothing was validated yet.")
+    best = max(accuracy for _, accuracy in curve)
+    return next(epoch for epoch, accuracy in curve if accuracy == best)
+
+
+def speed_up(plain: Sequence[tuple[int, float]], shared: Sequence[tuple[int, float]]) -> float:
+    """Speed-up as Chang & Lipson 2020 define it: (E - E_shared) / E_shared.
+
+    E: the epoch of the first best validation accuracy of the plain run, E_shared of the run with
+    gradient sharing. 0.5 means that the plain run took one and a half times as long. It says nothing
+    about how good these best ones are: compare the accuracies as well.
+    """
+    slow, fast = first_best(plain), first_best(shared)
+    if fast <= 0:
+        raise ValueError(
+            "The run with sharing was best at epoch 0, before any training: no speed-up is defined."
+        )
+    return (slow - fast) / fast
+
+
+def _measured(logits: torch.Tensor, labels: torch.Tensor, loss: Measure | None) -> torch.Tensor:
+    """One number for each inner step, of one task."""
+    if loss is None:
+        return (logits.argmax(-1) == labels).double().mean(1).cpu() * 100
+    return torch.stack([loss(one, labels) for one in logits]).detach().double().cpu()
+
+
+def _summary(
+    rows: list[torch.Tensor],
+    tasks: Iterable[TaskBatch],
+    steps: int,
+    transductive: bool,
+    models: int,
+    loss: Measure | None,
+) -> Evaluation:
+    values = [row.tolist() for row in rows]
+    if getattr(tasks, "world_size", 1) > 1:
+        values = _from_all_processes(values)
+    if not values:
+        raise ValueError("`tasks` gave no task: there is nothing to evaluate on.")
+    by_step = [mean_and_interval(column) for column in zip(*values, strict=True)]
+    return Evaluation(
+        *by_step[-1],
+        tuple(mean for mean, _ in by_step),
+        tuple(interval for _, interval in by_step),
+        len(values),
+        steps,
+        transductive,
+        models,
+        "accuracy" if loss is None else "loss",
+    )
+
+
+def _from_all_processes(values: list[list[float]]) -> list[list[float]]:
+    from torch import distributed
+
+    gathered: list[Any] = [None] * distributed.get_world_size()
+    distributed.all_gather_object(gathered, values)
+    return [row for part in gathered for row in part]
+
+
+def _copy(value: Any) -> Any:
+    return value.clone() if isinstance(value, torch.Tensor) else value
