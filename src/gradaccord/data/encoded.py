@@ -16,7 +16,7 @@ IGNORED = -100  # the label of a token that has none, as torch's cross-entropy s
 
 @dataclass(frozen=True)
 class Ragged:
-    """Sequences of different lengths in one flat tensor: the i-th is flat[starts[i] : starts[i + 1]]."""
+    """Sequences of any length in one flat tensor; the i-th is flat[starts[i] : starts[i + 1]]."""
 
     flat: torch.Tensor
     starts: torch.Tensor  # [sequences + 1] int64
@@ -142,23 +142,53 @@ class Encoded:
             batch["row"] = row
         return batch
 
-    def save(self, path: Path) -> None:
-        """Write as safetensors."""
-        from safetensors.torch import save_file
-
+    def parts(self) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
+        """Everything as named tensors and short texts, to be kept in a file."""
         parts = {"first": self.first, "example": self.example}
-        ragged: dict[str, Ragged] = {}
+        parts |= {f"columns/{name}": values.contiguous() for name, values in self.columns.items()}
+        ragged = {f"tokens/{name}": values for name, values in self.tokens.items()}
+        ragged |= {f"aside/{name}": values for name, values in self.aside.items()}
         if self.ids is not None:
             ragged["ids"] = self.ids
         if self.types is not None:
             ragged["types"] = self.types
-        ragged |= {f"tokens/{name}": values for name, values in self.tokens.items()}
-        ragged |= {f"aside/{name}": values for name, values in self.aside.items()}
-        parts |= {f"columns/{name}": values.contiguous() for name, values in self.columns.items()}
         for name, values in ragged.items():
             parts[f"{name}:flat"], parts[f"{name}:starts"] = values.flat, values.starts
-        parts = {name: part.clone() for name, part in parts.items()}  # none may share memory
-        about = {"notes": json.dumps(dict(self.notes)), "pad": str(self.pad)}
+        # Safetensors writes no memory twice, and some of these may be the same.
+        parts = {name: part.clone() for name, part in parts.items()}
+        return parts, {"notes": json.dumps(dict(self.notes)), "pad": str(self.pad)}
+
+    @classmethod
+    def of_parts(cls, parts: Mapping[str, torch.Tensor], about: Mapping[str, str]) -> Encoded:
+        """What `parts` gave, put together again."""
+
+        def ragged(name: str) -> Ragged | None:
+            flat = parts.get(f"{name}:flat")
+            return None if flat is None else Ragged(flat, parts[f"{name}:starts"])
+
+        def group(prefix: str) -> dict[str, Ragged]:
+            names = (n.removesuffix(":flat") for n in parts if n.endswith(":flat"))
+            found = {n.removeprefix(prefix): ragged(n) for n in names if n.startswith(prefix)}
+            return {name: values for name, values in found.items() if values is not None}
+
+        columns = {n: p for n, p in parts.items() if n.startswith("columns/")}
+        return cls(
+            ids=ragged("ids"),
+            first=parts["first"],
+            example=parts["example"],
+            types=ragged("types"),
+            columns={n.removeprefix("columns/"): p for n, p in columns.items()},
+            tokens=group("tokens/"),
+            aside=group("aside/"),
+            notes=json.loads(about["notes"]),
+            pad=int(about["pad"]),
+        )
+
+    def save(self, path: Path) -> None:
+        """Write as safetensors."""
+        from safetensors.torch import save_file
+
+        parts, about = self.parts()
         save_file(parts, str(path), metadata=about)
 
     @classmethod
@@ -167,29 +197,5 @@ class Encoded:
         from safetensors import safe_open
 
         with safe_open(str(path), framework="pt") as file:
-            about = file.metadata()
             parts = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-
-        def ragged(name: str) -> Ragged | None:
-            flat = parts.get(f"{name}:flat")
-            return None if flat is None else Ragged(flat, parts[f"{name}:starts"])
-
-        def group(prefix: str) -> dict[str, Ragged]:
-            ends = f"{prefix}/", ":flat"
-            names = [n[len(ends[0]) : -len(ends[1])] for n in parts if n.startswith(ends[0])
-                     and n.endswith(ends[1])]  # fmt: skip
-            return {
-                n: Ragged(parts[f"{prefix}/{n}:flat"], parts[f"{prefix}/{n}:starts"]) for n in names
-            }
-
-        return cls(
-            ids=ragged("ids"),
-            first=parts["first"],
-            example=parts["example"],
-            types=ragged("types"),
-            columns={n[len("columns/") :]: p for n, p in parts.items() if n.startswith("columns/")},
-            tokens=group("tokens"),
-            aside=group("aside"),
-            notes=json.loads(about["notes"]),
-            pad=int(about["pad"]),
-        )
+            return cls.of_parts(parts, file.metadata())

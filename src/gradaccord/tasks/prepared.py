@@ -1,0 +1,62 @@
+"""A task together with its data, tokenised: from the cache on disk if it was before."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+from gradaccord.data.cache import cached
+from gradaccord.data.dataset import Dataset
+from gradaccord.data.encoded import Encoded
+from gradaccord.models.tokens import Tokens
+from gradaccord.tasks.task import Task
+
+_FORMAT = 1  # to be raised when an encoding changes
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What training and evaluation need of one task."""
+
+    name: str
+    task: Task[Any]
+    splits: Mapping[str, Sequence[Any]]
+    encoded: Mapping[str, Encoded]
+
+    @property
+    def notes(self) -> dict[str, dict[str, int]]:
+        """What was cut or lost, by split; splits of which nothing was are left out."""
+        counted = {s: {k: v for k, v in e.notes.items() if v} for s, e in self.encoded.items()}
+        return {split: notes for split, notes in counted.items() if notes}
+
+
+def prepare(name: str, task: Task[Any], dataset: Dataset, tokens: Tokens) -> Prepared:
+    """Tokenise every split, or read it from the cache (`gradaccord.data.cache`)."""
+    encoded = {split: encode(task, examples, tokens) for split, examples in dataset.splits.items()}
+    return Prepared(name, task, dict(dataset.splits), encoded)
+
+
+def encode(task: Task[Any], examples: Sequence[Any], tokens: Tokens) -> Encoded:
+    """`task.encode`, kept on disk under a hash of all that it depends on."""
+    if not dataclasses.is_dataclass(next(iter(examples), None)):
+        return task.encode(examples, tokens)  # images: there is nothing to tokenise
+    key = _key(task, examples, tokens)
+    return Encoded.of_parts(*cached("encoded", key, lambda: task.encode(examples, tokens).parts()))
+
+
+def _key(task: Task[Any], examples: Sequence[Any], tokens: Tokens) -> str:
+    digest = blake2b(digest_size=20)
+    for part in (str(_FORMAT), task.kind, repr(task), tokens.fingerprint, str(tokens.max_length)):
+        digest.update(part.encode() + b"\0")
+    for piece in _pieces(examples):
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def _pieces(examples: Sequence[Any]) -> Iterator[bytes]:
+    """The examples' whole content, some thousand at a time: calls cost more than bytes."""
+    for start in range(0, len(examples), 4096):
+        yield repr(examples[start : start + 4096]).encode("utf-8", "surrogatepass")

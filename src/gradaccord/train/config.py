@@ -1,0 +1,209 @@
+"""The configuration of a run: what a YAML file may say, with its defaults.
+
+model: minilm
+tasks:
+  sst: {data: sst}
+  sts: {data: sts, pair: cross}
+method: pcgrad
+train: {epochs: 3, lr: 2e-5}
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+Positive = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class _Named(BaseModel):
+    """A name with options of its own; the name alone will do."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+    name: str
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_name(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Everything but the fields that are declared."""
+        return dict(self.__pydantic_extra__ or {})
+
+
+class Model(_Named):
+    """The trunk that all tasks share: `minilm`, `characters`, a folder, or a name that the hub knows.
+
+    Options are those of the trunk (`gradaccord.models.loading`), e.g. `pooling`.
+    """
+
+
+class Task(_Section):
+    """One task. Options of its kind (`pair`, `head`, `max_length`, ...) stand beside these."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    data: str | None = Field(None, description="A set that `gradaccord list data` shows, or hub:NAME.")
+    files: dict[str, str | list[str]] | None = Field(
+        None, description="Own files by split: train, dev, test."
+    )
+    kind: str | None = Field(None, description="What is learned; known for the sets of `list data`.")
+    columns: dict[str, str] | None = Field(None, description="Own files: column of each field.")
+    labels: list[str] | None = Field(None, description="Classes in the order of their numbers.")
+    cut: float | None = Field(
+        None, gt=0, lt=1, description="Share of the training split to hold out, if there is no dev."
+    )
+    limit: dict[str, Positive] = Field(
+        default_factory=dict, description="Use only this many examples of a split."
+    )
+    shared_head: str | None = Field(None, description="Tasks that name the same head share it.")
+    evaluate_only: bool = Field(False, description="Never trained on: zero-shot transfer.")
+    source: str | None = Field(None, description="The trained task whose head an unseen one uses.")
+    batch_size: Positive | None = Field(None, description="Instead of train.batch_size.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_name(cls, value: Any) -> Any:
+        return {"data": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _has_a_source(self) -> Task:
+        if (self.data is None) == (self.files is None):
+            raise ValueError("give either `data` (a known set) or `files` (your own)")
+        if self.files is not None and self.kind is None:
+            raise ValueError("own `files` need a `kind`, e.g. kind: classification")
+        return self
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Of the task's kind."""
+        return dict(self.__pydantic_extra__ or {})
+
+
+class Method(_Named):
+    """How gradients become an update; `gradaccord list methods` shows the names and options."""
+
+
+class Sampler(_Named):
+    """Which tasks a step takes: round_robin, sequential, proportional, uniform, weighted."""
+
+
+class Optimizer(_Named):
+    """sgd, adam, adamw, adafactor or recadam, with the options of the class."""
+
+
+class WarmStart(_Section):
+    """Train on one task alone before all others (the minBERT recipe)."""
+
+    task: str
+    epochs: Annotated[float, Field(gt=0)] = 1
+
+
+class Train(_Section):
+    """How long, how fast, and what is kept. Give one of epochs, steps and gradients."""
+
+    epochs: Annotated[float, Field(gt=0)] | None = Field(
+        None, description="Passes over all training data, counted in batches."
+    )
+    steps: Positive | None = Field(None, description="Optimiser steps.")
+    gradients: Positive | None = Field(
+        None, description="Batch gradients: the budget at which methods are compared fairly."
+    )
+    batch_size: Positive = 16
+    micro_batches: Positive = Field(1, description="Parts that a batch is computed in, to save memory.")
+    optimizer: Optimizer = Optimizer(name="adamw")
+    lr: Annotated[float, Field(gt=0)] = 2e-5
+    head_lr: Annotated[float, Field(gt=0)] | None = Field(None, description="Of heads; default: lr.")
+    schedule: Literal["linear", "cosine", "constant"] = "linear"
+    warmup: Share = Field(0.1, description="Share of the run during which the rate rises.")
+    clip: Annotated[float, Field(gt=0)] | None = Field(1.0, description="Longest gradient; null: any.")
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    compile: bool = Field(False, description="torch.compile the trunk.")
+    checkpointing: bool = Field(False, description="Recompute activations, to save memory.")
+    evaluate_every: Share | Positive = Field(
+        0.25, description="Steps, or a share of the run, between evaluations on dev."
+    )
+    evaluation_batch_size: Positive = 32
+    patience: Positive | None = Field(
+        None, description="Stop after so many evaluations without a better score."
+    )
+    save_every: Share | Positive = Field(
+        0.25, description="Steps, or a share of the run, between checkpoints."
+    )
+    keep: Positive = Field(2, description="Checkpoints kept beside the best one.")
+    warm_start: WarmStart | None = None
+    seed: int = 0
+    threads: Positive | None = Field(None, description="Of torch on the CPU; default: all cores.")
+    tensorboard: bool = False
+
+    @model_validator(mode="after")
+    def _one_length(self) -> Train:
+        given = [n for n in ("epochs", "steps", "gradients") if getattr(self, n) is not None]
+        if len(given) > 1:
+            raise ValueError(f"`{given[0]}` and `{given[1]}` both say how long: give one of them")
+        return self
+
+
+class Probe(_Section):
+    """What is measured beside the scores."""
+
+    cosine: bool = Field(True, description="Cosines between the tasks' gradients, at each evaluation.")
+    cosine_batches: Positive = 8
+    distance: bool = Field(True, description="How far the trunk is from its pretrained weights.")
+    masked_lm: dict[str, str] = Field(
+        default_factory=dict,
+        description="Name of a text (a data set or a file of lines) whose masked-LM loss is followed.",
+    )
+    masked_lm_model: str | None = Field(
+        None, description="The pretrained masked-LM checkpoint; default: the model's own."
+    )
+    errors: Positive = Field(10, description="Worst examples kept of each task.")
+
+
+class Config(_Section):
+    """A whole run."""
+
+    model: Model = Model(name="minilm")
+    tasks: Annotated[dict[str, Task], Field(min_length=1)]
+    method: Method = Method(name="sum")
+    regularize: list[_Regularizer] = Field(default_factory=list)
+    sampler: Sampler | None = Field(None, description="Default: what suits the method.")
+    train: Train = Train()
+    probe: Probe = Probe()
+    data_folder: Path | None = Field(None, description="Default: --data, or $GRADACCORD_DATA.")
+
+    @field_validator("regularize", mode="before")
+    @classmethod
+    def _as_list(cls, value: Any) -> Any:
+        if value is None or value == "none":
+            return []
+        return value if isinstance(value, list) else [value]
+
+    @model_validator(mode="after")
+    def _tasks_fit(self) -> Config:
+        trained = [name for name, task in self.tasks.items() if not task.evaluate_only]
+        if not trained:
+            raise ValueError("every task is `evaluate_only`: train at least one")
+        for name, task in self.tasks.items():
+            if task.source is not None and task.source not in trained:
+                raise ValueError(f"`source` of task {name!r} is {task.source!r}: name a trained task")
+        warm = self.train.warm_start
+        if warm is not None and warm.task not in trained:
+            raise ValueError(f"`train.warm_start.task` is {warm.task!r}: name a trained task")
+        return self
+
+
+class _Regularizer(_Named):
+    """A term added to every task's loss: smart or swep, with the options of the class."""
+
+
+Config.model_rebuild()

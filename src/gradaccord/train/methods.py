@@ -1,0 +1,148 @@
+"""The methods by name: how each is built, what it is fed, what it costs, and its fair control."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import partial
+from typing import Any, Literal
+
+import gradaccord
+
+# What one `backward` is given: a batch of each of the step's tasks; one batch; two batches at the
+# same weights; or one batch of a task that stays the same for a whole trajectory.
+Feed = Literal["all", "one", "pair", "blocks"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One method.
+
+    cost: batch gradients that it spends on each batch it is given.
+    control: the method that takes the same steps without the idea, which it must be compared with.
+    """
+
+    name: str
+    summary: str
+    feed: Feed
+    cls: str  # of the public names
+    cost: float = 1.0
+    control: str | None = "sum"
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    needs_optimizer: bool = False
+
+    def build(self, model: Any, optimizer: Any, *, tasks: int, **options: Any) -> Any:
+        """The method itself, for a model as it is called in the losses."""
+        self.check({k: v for k, v in options.items() if k not in ("engine", "seed")})
+        made: Callable[..., Any] = getattr(gradaccord, self.cls)
+        settings = {**self.fixed, **options}
+        if self.needs_optimizer:
+            made = partial(made, optimizer=optimizer)
+            settings.pop("seed", None)
+        if self.cls == "MultiTaskReptile":
+            settings["tasks"] = tasks
+        return made(model, **settings)
+
+    def spent(self, options: Mapping[str, Any]) -> float:
+        """Batch gradients per batch, with these options."""
+        if self.cls != "DotProd":
+            return 2.0 if self.cls == "SAM" and options.get("batches", 1) == 1 else self.cost
+        settings = {**self.fixed, **options}
+        exact = settings.get("mode", "exact") == "exact"
+        passes = {"one-sided": (4.2, 3), "centred": (4, 4), "symmetric": (7, 5)}
+        extra = passes[settings.get("scheme", "one-sided")][0 if exact else 1] - 2
+        return 1 + extra / int(settings.get("every", 2))
+
+    def known_options(self) -> dict[str, Any]:
+        """Every option with its default."""
+        cls = getattr(gradaccord, self.cls)
+        hidden = {"self", "model", "optimizer", "options", "engine", "seed", "tasks", "gradient"}
+        found: dict[str, Any] = {}
+        for base in reversed(cls.__mro__):
+            if "__init__" in vars(base) and base is not object:
+                for option in inspect.signature(base.__init__).parameters.values():
+                    if option.name not in hidden and option.kind is not option.VAR_KEYWORD:
+                        found[option.name] = option.default
+        return {k: self.fixed.get(k, v) for k, v in found.items()}
+
+    def check(self, options: Mapping[str, Any]) -> None:
+        """Refuse an option that the method does not have."""
+        known = self.known_options()
+        for option in options:
+            if option not in known:
+                close = get_close_matches(option, known, 1, 0.5)
+                hint = f"did you mean {close[0]!r}?" if close else f"it takes {', '.join(known)}."
+                raise ValueError(f"Method {self.name!r} has no option {option!r}: {hint}")
+
+
+_ENTRIES = (
+    Entry("sum", "plain multi-task training on the summed loss", "all", "Sum", control=None),
+    Entry("mean", "plain multi-task training on the mean loss", "all", "Mean", control=None),
+    Entry("pcgrad", "projects conflicting task gradients off one another", "all", "PCGrad"),
+    Entry("gradvac", "raises each pair's cosine to its running target", "all", "GradVac"),
+    Entry("gradnorm", "learns task weights that train all tasks at one rate", "all", "GradNorm"),
+    Entry("torchjd", "any TorchJD weighting, e.g. weighting: CAGrad", "all", "TorchJD"),
+    Entry("paired_sum", "two batches at the same weights, no more", "pair", "PairedSum", control=None),
+    Entry(
+        "dotprod",
+        "adds the gradient of two batches' dot product",
+        "pair",
+        "DotProd",
+        control="paired_sum",
+    ),
+    Entry("sam", "the gradient at the worst point nearby", "one", "SAM", control="sequential"),
+    Entry(
+        "sequential",
+        "one task a step, by the sampler: Sequential Reptile with outer_lr 1",
+        "one",
+        "Sum",
+        control=None,
+    ),
+    Entry(
+        "sequential_reptile",
+        "a trajectory over batches of all tasks, then a Reptile step",
+        "one",
+        "SequentialReptile",
+        control="sequential",
+        needs_optimizer=True,
+    ),
+    Entry(
+        "reptile",
+        "k steps, then a step towards their end",
+        "one",
+        "Reptile",
+        control="sequential",
+        needs_optimizer=True,
+    ),
+    Entry(
+        "fomaml",
+        "k steps, then the last one's gradient from the start",
+        "one",
+        "FOMAML",
+        control="sequential",
+        needs_optimizer=True,
+    ),
+    Entry(
+        "multitask_reptile",
+        "a trajectory per task from the same start, then their mean",
+        "blocks",
+        "MultiTaskReptile",
+        control="sequential",
+        needs_optimizer=True,
+    ),
+)
+METHODS = {entry.name: entry for entry in _ENTRIES}
+SINGLE_TASK = "stl"  # one model per task: several runs, see `train.single_task`
+
+
+def find_method(name: str) -> Entry:
+    """The entry of a name; an unknown one is answered with the nearest."""
+    found = METHODS.get(name.lower().replace("-", "_"))
+    if found is None:
+        known = [*METHODS, SINGLE_TASK]
+        close = get_close_matches(name, known, 1, 0.5)
+        hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}."
+        raise ValueError(f"The method {name!r} is unknown: {hint}")
+    return found

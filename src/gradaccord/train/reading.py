@@ -1,0 +1,178 @@
+"""Read a configuration file and its overrides; every mistake becomes one sentence with its line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from gradaccord.train.config import Config
+
+Place = tuple[str | int, ...]
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be used."""
+
+
+def read_config(path: Path | str, overrides: Sequence[str] = ()) -> Config:
+    """The configuration in a YAML (or JSON) file, with `key.key=value` overrides applied."""
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"{path} is not UTF-8 text (byte {error.start}): save it as UTF-8."
+        ) from error
+    content, lines = _parse(text, path)
+    for override in overrides:
+        _apply(content, lines, override)
+    return check_config(content, lines, str(path))
+
+
+def check_config(
+    content: Any, lines: Mapping[Place, int] | None = None, source: str = "The configuration"
+) -> Config:
+    """A configuration from plain dictionaries."""
+    if not isinstance(content, dict):
+        raise ConfigError(f"{source} holds no mapping: start with `tasks:` (see `gradaccord init`).")
+    try:
+        return Config.model_validate(content)
+    except ValidationError as error:
+        raise ConfigError(_sentence(error, lines or {}, source)) from error
+
+
+def write_config(config: Config, path: Path) -> None:
+    """Write every setting, defaults too, so that the file says all there is to say."""
+    import yaml
+
+    plain = json.loads(config.model_dump_json())
+    path.write_text(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True), encoding="utf-8")
+
+
+def _parse(text: str, path: Path) -> tuple[Any, dict[Place, int]]:
+    import yaml
+
+    try:
+        node = yaml.compose(text, Loader=_loader())
+        content = yaml.load(text, Loader=_loader())
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" line {mark.line + 1}," if mark is not None else ""
+        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise ConfigError(f"{path},{where} is not YAML: {problem}.") from error
+    return content, dict(_lines(node, ()))
+
+
+def _loader() -> Any:
+    """YAML's safe loader that also reads 2e-5 as a number and finds keys given twice."""
+    import re
+
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+            seen: set[Any] = set()
+            for key, _ in node.value:
+                if key.value in seen:
+                    raise yaml.MarkedYAMLError(
+                        problem=f"the key {key.value!r} is given twice", problem_mark=key.start_mark
+                    )
+                seen.add(key.value)
+            return super().construct_mapping(node, deep)
+
+    Loader.add_implicit_resolver(
+        "tag:yaml.org,2002:float",
+        re.compile(r"^[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"),
+        list("-+0123456789."),
+    )
+    return Loader
+
+
+def _lines(node: Any, place: Place) -> Iterable[tuple[Place, int]]:
+    import yaml
+
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            here = (*place, key.value)
+            yield here, key.start_mark.line + 1
+            yield from _lines(value, here)
+    elif isinstance(node, yaml.SequenceNode):
+        for i, value in enumerate(node.value):
+            yield (*place, i), value.start_mark.line + 1
+            yield from _lines(value, (*place, i))
+
+
+def _apply(content: Any, lines: dict[Place, int], override: str) -> None:
+    import yaml
+
+    key, equals, value = override.partition("=")
+    if not equals or not key.strip():
+        raise ConfigError(f"The override {override!r} has no `=`: write key=value, e.g. train.lr=1e-4.")
+    *path, last = key.strip().split(".")
+    target = content
+    for part in path:
+        inner = target.get(part)
+        if isinstance(inner, str):  # `method: dotprod` and method.weight=0.2
+            inner = {"data" if target is content.get("tasks") else "name": inner}
+        target[part] = inner = {} if inner is None else inner
+        if not isinstance(inner, dict):
+            raise ConfigError(f"The override {override!r} goes into {part!r}, which holds {inner!r}.")
+        target = inner
+    try:
+        target[last] = yaml.load(value, Loader=_loader())
+    except yaml.YAMLError as error:
+        raise ConfigError(f"The override {override!r} has a value that is not YAML.") from error
+
+
+def _sentence(error: ValidationError, lines: Mapping[Place, int], source: str) -> str:
+    """The first mistake, with the line it is on."""
+    first = min(error.errors(), key=lambda e: lines.get(_nearest(e["loc"], lines), 10**9))
+    place = tuple(part for part in first["loc"])
+    near = _nearest(place, lines)
+    where = f"{source}, line {lines[near]}" if near in lines else source
+    shown = ".".join(str(part) for part in place if not str(part).startswith("function-"))
+    if first["type"] == "extra_forbidden":
+        parent, wrong = ".".join(map(str, place[:-1])) or "the top level", str(place[-1])
+        known = list(_fields_at(place[:-1]))
+        close = get_close_matches(wrong, known, 1, 0.5)
+        hint = f"did you mean {close[0]!r}?" if close else f"it takes {', '.join(known)}."
+        return f"{where}: {parent} has no key {wrong!r}: {hint}"
+    if first["type"] == "missing":
+        return f"{where}: `{shown}` is missing: give it a value."
+    message = first["msg"].removeprefix("Value error, ").rstrip(".")
+    message = message[:1].lower() + message[1:]
+    given = first.get("input")
+    value = "" if isinstance(given, dict | list | BaseModel) else f" is {given!r}"
+    return f"{where}: `{shown}`{value}: {message}." if shown else f"{where}: {message}."
+
+
+def _nearest(place: Sequence[str | int], lines: Mapping[Place, int]) -> Place:
+    here = tuple(place)
+    while here and here not in lines:
+        here = here[:-1]
+    return here
+
+
+def _fields_at(place: Sequence[str | int]) -> Iterable[str]:
+    """The keys that the section at a place takes."""
+    model: Any = Config
+    for part in place:
+        if isinstance(model, type) and issubclass(model, BaseModel) and part in model.model_fields:
+            model = _section(model.model_fields[str(part)].annotation)
+    return model.model_fields if isinstance(model, type) and issubclass(model, BaseModel) else ()
+
+
+def _section(annotation: Any) -> Any:
+    """The section inside an annotation such as `WarmStart | None` or `dict[str, Task]`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for inner in get_args(annotation):
+        found = _section(inner)
+        if found is not None:
+            return found
+    return None
