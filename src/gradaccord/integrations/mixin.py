@@ -1,0 +1,483 @@
+"""AlignedMixin: what makes a Hugging Face Trainer train several tasks with a gradaccord method."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from gradaccord.core.losses import Loss, LossFn
+from gradaccord.core.method import Method
+from gradaccord.core.report import StepReport
+from gradaccord.data.samplers import RoundRobinTasks, TaskBatches, TaskSampler
+from gradaccord.integrations import state
+from gradaccord.integrations.choice import Choice
+from gradaccord.integrations.plan import Part, Passes, Plan, TaskCollator, TaskData, TaskLoader
+from gradaccord.regularize.smart import SMART
+from gradaccord.trajectory.trajectory import Trajectory
+
+if TYPE_CHECKING:
+    from transformers import Trainer as _Trainer
+else:
+    _Trainer = object
+
+NETWORK = "swep_network"  # the name of SWEP's network while it is trained with the model
+
+
+class AlignedMixin(_Trainer):
+    """Put before a Trainer class: `class Mine(AlignedMixin, SFTTrainer)`. See `AlignedTrainer`.
+
+    method: a name ("PCGrad"), a class, or a partial (`partial(DotProd, weight=0.1)`); any callable
+        that takes the model and `engine=` will do. It is built when training begins, on the model as
+        Accelerate wraps it; a trajectory method is given the optimiser, too.
+    method_options: keyword arguments of the method.
+    train_dataset: a mapping from task name to data set (each with a length), or one data set, which
+        is then the task "train". `per_device_train_batch_size` is the batch of one task.
+    sampler: a `TaskSampler` that says which tasks a step takes. By default every task in every step;
+        for trajectory methods one task, p_t ~ N_t^0.2; for methods on pairs (DotProd, PairedSum) two
+        batches of one task, drawn by size. If it gives a pair method two tasks, they are the pair.
+    regularize: SMART, SWEP, or a partial of them; built on the model.
+    regularize_kind: SMART's `kind`, or one per task.
+    data_collator, compute_metrics: one for all tasks, or a mapping with one for each.
+
+    The loss of a task is `compute_loss(model, inputs)`, to be overridden as ever. Meanwhile
+    `self.task` is the task's name, and a model whose forward takes `task` is given it. The loss must
+    be a mean over its batch's items, as those of Hugging Face models are: `count_items` counts them,
+    and the mean over all micro-batches and processes is exact.
+    """
+
+    model: Any
+
+    def __init__(
+        self,
+        model: Any = None,
+        args: Any = None,
+        *,
+        method: str | Callable[..., Method] = "Sum",
+        method_options: Mapping[str, Any] | None = None,
+        sampler: TaskSampler | None = None,
+        regularize: Callable[[nn.Module], Any] | None = None,
+        regularize_kind: str | Mapping[str, str] = "classification",
+        train_dataset: Any = None,
+        data_collator: Any = None,
+        compute_metrics: Any = None,
+        **options: Any,
+    ) -> None:
+        self.choice = Choice(method, method_options)
+        self.task_sampler = sampler
+        self.regularize = regularize
+        self.regularize_kind = regularize_kind
+        self.method: Any = None  # built when training begins
+        self.regularizer: Any = None
+        self.report: StepReport | None = None  # of the last step
+        self.task: str | None = None  # whose loss is being computed
+        self._held: list[Part] = []  # of this step's micro-batches
+        self._sums: dict[str, tuple[float, int]] = {}  # of the reports since the last log
+        self._resumed_from: str | None = None
+        self._random_restored = False
+        self._plan_of_run: dict[str, Any] = {}
+        self._collators = data_collator if isinstance(data_collator, Mapping) else {}
+        self._metrics_of = compute_metrics if isinstance(compute_metrics, Mapping) else {}
+        self._given = dict(train_dataset) if isinstance(train_dataset, Mapping) else {}
+        if isinstance(train_dataset, Mapping) and not self._given:
+            raise ValueError("`train_dataset` is an empty mapping: give at least one task.")
+        self._prepared: dict[str, Any] = {}
+        first = next(iter(self._given.values()), train_dataset)
+        takes_one = hasattr(super(), "_prepare_dataset")  # TRL's trainers prepare a single data set
+        for name, value in (
+            ("data_collator", next(iter(self._collators.values()), data_collator)),
+            ("compute_metrics", next(iter(self._metrics_of.values()), compute_metrics)),
+        ):
+            if value is not None:
+                options[name] = value
+        super().__init__(
+            model=model, args=args, train_dataset=first if takes_one else train_dataset, **options
+        )
+        if takes_one and self._given:
+            self.train_dataset = self._prepared or self._given
+        from gradaccord.integrations.callback import MethodCallback
+
+        self.add_callback(MethodCallback(self))
+
+    # What a user may override
+
+    def count_items(self, inputs: Mapping[str, Any]) -> int | None:
+        """Over how many items the loss of a batch is a mean: its labels but for -100, or its examples.
+
+        None: unknown, and all micro-batches of the task count alike.
+        """
+        labels = inputs.get("shift_labels")
+        if labels is None:
+            labels = inputs.get("labels")
+            if isinstance(labels, torch.Tensor) and self._loss_shifts_labels:
+                labels = labels[..., 1:]
+        if isinstance(labels, torch.Tensor):
+            return int((labels != -100).sum())
+        return next(
+            (len(v) for v in inputs.values() if isinstance(v, torch.Tensor) and v.ndim > 0), None
+        )
+
+    def regularized(self, forward: Callable[[], Any], task: str, inputs: Mapping[str, Any]) -> LossFn:
+        """The regularised loss of a batch; `forward` returns ((loss, items), outputs)."""
+        if isinstance(self.regularizer, SMART):
+            kinds = self.regularize_kind
+            kind = kinds if isinstance(kinds, str) else kinds[task]
+            mask = inputs.get("attention_mask")
+            return self.regularizer.loss(forward, kind=kind, task=task, mask=mask)
+        made: LossFn = self.regularizer.loss(forward, itemgetter(0), task=task)
+        return made
+
+    # Data
+
+    @property
+    def task_datasets(self) -> dict[str, Any]:
+        """The training data of each task."""
+        data: Any = self.train_dataset
+        return dict(data) if isinstance(data, Mapping) else {"train": data}
+
+    def get_train_dataloader(self) -> Any:
+        """A loader of micro-batches, each a list with one `Part` for every task of the step."""
+        if self.train_dataset is None:
+            raise ValueError("Training needs a `train_dataset`: give a mapping from task to data set.")
+        tasks = self.task_datasets
+        for task, data in tasks.items():
+            if not hasattr(data, "__len__") or not hasattr(data, "__getitem__"):
+                raise TypeError(
+                    f"The data set of task {task!r} is a {type(data).__name__} without a length: give "
+                    "one with a length and items, not a stream."
+                )
+        plan = self._plan(tasks)
+        collators: dict[str, Any] = {}
+        for task, data in tasks.items():
+            tasks[task], collators[task] = self._columns(task, data)
+        args = self.args
+        return TaskLoader(
+            TaskData(tasks),
+            batch_sampler=plan,
+            collate_fn=TaskCollator(collators),
+            num_workers=args.dataloader_num_workers,
+            pin_memory=args.dataloader_pin_memory and torch.accelerator.is_available(),
+            persistent_workers=args.dataloader_persistent_workers,
+            prefetch_factor=args.dataloader_prefetch_factor,
+            generator=torch.Generator().manual_seed(args.seed),  # the global one is left alone
+        )
+
+    def _plan(self, tasks: dict[str, Any]) -> Plan:
+        args = self.args
+        seed = args.seed if args.data_seed is None else args.data_seed
+        size = self._train_batch_size * args.world_size
+        accumulation = args.gradient_accumulation_steps
+        begin = partial(self._index_batches, tasks, size, seed)
+        counts = {task: len(stream) for task, stream in begin().items()}
+        sizes = {task: len(data) for task, data in tasks.items()}
+        steps_of = {task: math.ceil(n / accumulation) for task, n in counts.items()}
+        sampler = self.task_sampler or self.choice.sampler(sizes, steps_of, seed)
+        for task in sampler.tasks:
+            if task not in tasks:
+                raise ValueError(
+                    f"`sampler` draws the task {task!r}, and `train_dataset` has "
+                    f"{', '.join(tasks)}: use the same names."
+                )
+        steps = self._steps(sampler, steps_of)
+        self._plan_of_run = {
+            "tasks": list(tasks),
+            "sizes": list(sizes.values()),
+            "batch_size": size,
+            "accumulation": accumulation,
+            "seed": seed,
+            "sampler": type(sampler).__name__,
+            "paired": self.choice.paired,
+        }
+        return Plan(
+            sampler,
+            begin,
+            steps,
+            accumulation=accumulation,
+            paired=self.choice.paired,
+            rank=args.process_index,
+            world=args.world_size,
+        )
+
+    def _steps(self, sampler: TaskSampler, steps_of: Mapping[str, int]) -> int:
+        """Optimiser steps of an epoch: the sampler's own, or as many as there is data for."""
+        if isinstance(sampler, RoundRobinTasks) or (self.task_sampler and hasattr(sampler, "__len__")):
+            return len(sampler)
+        at_once = min(getattr(sampler, "n", 1), len(sampler.tasks))
+        if self.choice.paired:
+            at_once = 2
+        return max(1, math.ceil(sum(steps_of[task] for task in sampler.tasks) / at_once))
+
+    def _index_batches(self, tasks: Mapping[str, Any], size: int, seed: int) -> dict[str, Any]:
+        """Every task's endless batches of indices, from their beginning."""
+        drop_last = self.args.dataloader_drop_last
+        if hasattr(self, "get_batch_sampler"):  # sentence-transformers: no duplicates, by label, ...
+            make = partial(
+                self.get_batch_sampler,
+                batch_size=size,
+                drop_last=drop_last,
+                valid_label_columns=getattr(self.data_collator, "valid_label_columns", None),
+            )
+            return {
+                task: Passes(
+                    make(data, generator=torch.Generator().manual_seed(seed + i), seed=seed + i)
+                )
+                for i, (task, data) in enumerate(tasks.items())
+            }
+        strategy = getattr(self.args, "train_sampling_strategy", "random")
+        if strategy not in ("random", "sequential"):
+            raise ValueError(
+                f"`train_sampling_strategy` is {strategy!r}: with several tasks use 'random' or "
+                "'sequential'."
+            )
+        return {
+            task: TaskBatches(
+                range(len(data)),
+                size,
+                shuffle=strategy == "random",
+                drop_last=drop_last,
+                seed=seed + i,
+            )
+            for i, (task, data) in enumerate(tasks.items())
+        }
+
+    def _columns(self, task: str, data: Any) -> tuple[Any, Any]:
+        """The data and the collator of a task, without the columns that the model does not take."""
+        collator = self._collators.get(task, self.data_collator)
+        if hasattr(self, "get_batch_sampler"):
+            return data, collator
+        if hasattr(data, "column_names") and hasattr(data, "remove_columns"):
+            return self._remove_unused_columns(data, description=f"training ({task})"), collator
+        removing = self._get_collator_with_removed_columns(collator, description=f"training ({task})")
+        return data, removing
+
+    def _prepare_dataset(self, dataset: Any, *args: Any, **options: Any) -> Any:
+        prepare: Any = super()._prepare_dataset  # type: ignore[misc]
+        if not self._given or self._prepared or dataset is not next(iter(self._given.values())):
+            return prepare(dataset, *args, **options)
+        self._prepared = {task: prepare(data, *args, **options) for task, data in self._given.items()}
+        return next(iter(self._prepared.values()))
+
+    # Training
+
+    def train(self, resume_from_checkpoint: Any = None, *args: Any, **options: Any) -> Any:
+        """As of every Trainer."""
+        self._resumed_from = None
+        self._random_restored = False
+        self._held = []
+        self._sums = {}
+        return super().train(resume_from_checkpoint, *args, **options)
+
+    def create_optimizer(self, *args: Any, **options: Any) -> Any:
+        """As of every Trainer; SWEP's network is trained with the model."""
+        if self.regularize is not None:
+            if self.regularizer is None or self.regularizer.model is not self.model:
+                self.regularizer = self.regularize(self.model)
+            network = state.network_of(self.regularizer)
+            if network is not None:
+                self.model.add_module(NETWORK, network)
+        optimizer = super().create_optimizer(*args, **options)
+        network = state.network_of(self.regularizer)
+        if network is not None:
+            held = {id(p) for group in optimizer.param_groups for p in group["params"]}
+            new = [p for p in network.parameters() if id(p) not in held]
+            if new:  # the optimiser is the user's own
+                optimizer.add_param_group({"params": new})
+        return optimizer
+
+    def _build_method(self) -> None:
+        if self.args.n_gpu > 1:
+            raise ValueError(
+                f"{self.args.n_gpu} devices are used by one process (nn.DataParallel), which gives no "
+                "task's gradient out: start one process each with torchrun or accelerate launch."
+            )
+        self.method = self.choice.build(self.model_wrapped, self.optimizer, self.accelerator)
+        if self._resumed_from is not None:
+            state.load(self._resumed_from, self.method, self.regularizer, self._plan_of_run)
+
+    def _finish(self) -> None:
+        """End a trajectory with the steps it has."""
+        if isinstance(self.method, Trajectory):
+            self.method.finish()
+
+    def _detach_network(self) -> None:
+        if NETWORK in self.model._modules:
+            del self.model._modules[NETWORK]
+
+    def training_step(
+        self, model: nn.Module, inputs: Any, num_items_in_batch: Any = None
+    ) -> torch.Tensor:
+        """Hold a micro-batch; with the last one of the step, fill `.grad` by the method."""
+        self._held.extend(inputs)
+        if not self.accelerator.sync_gradients:
+            return torch.zeros((), device=self.args.device)
+        model.train()
+        train_mode = getattr(self.optimizer, "train", None)
+        if callable(train_mode):  # schedule-free optimisers
+            train_mode()
+        held, self._held = self._held, []
+        losses: dict[str, list[LossFn]] = {}
+        for part in held:
+            batch: Any = self._prepare_inputs(part.inputs)
+            items = self.count_items(batch)
+            if items != 0:  # a batch whose labels are all -100 has no mean
+                losses.setdefault(part.name, []).append(self._loss(model, part.task, batch, items))
+        if not losses:
+            raise ValueError(
+                f"Step {self.state.global_step + 1} has no item to learn from: the labels of all its "
+                "batches are -100."
+            )
+        self.report = self.method.backward(losses)
+        self._note(self.report)
+        return self.report.losses.mean().to(device=self.args.device, dtype=torch.float32)
+
+    def _loss(self, model: nn.Module, task: str, inputs: Any, items: int | None) -> LossFn:
+        forward = partial(self._forward, model, task, inputs, items)
+        if self.regularizer is None:
+            return forward
+        return self.regularized(partial(forward, outputs=True), task, inputs)
+
+    def _forward(
+        self, model: nn.Module, task: str, inputs: Any, items: int | None, outputs: bool = False
+    ) -> Any:
+        """(mean loss, items) of a batch as if it were a step of its own, and the outputs if wanted."""
+        given = self._with_task(dict(inputs), task)  # a copy: `compute_loss` may take labels out
+        with self._on(task), self._alone(), self.compute_loss_context_manager():
+            count = self._get_num_items_in_batch([given], self.args.device)
+            more = {"return_outputs": True} if outputs else {}
+            found: Any = self.compute_loss(model, given, num_items_in_batch=count, **more)
+        loss = found[0] if outputs else found
+        weighed: Loss = loss if items is None else (loss, items)
+        return (weighed, found[1]) if outputs else weighed
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """A block in which a loss is not scaled for other micro-batches or processes."""
+        before = self.args.average_tokens_across_devices, self.current_gradient_accumulation_steps
+        self.args.average_tokens_across_devices, self.current_gradient_accumulation_steps = False, 1
+        try:
+            yield
+        finally:
+            self.args.average_tokens_across_devices, self.current_gradient_accumulation_steps = before
+
+    @contextmanager
+    def _on(self, task: str | None) -> Iterator[None]:
+        """A block that is about one task."""
+        before = self.task, self.data_collator, self.compute_metrics
+        if task is not None:
+            self.task = task
+            self.data_collator = self._collators.get(task, self.data_collator)
+            self.compute_metrics = self._metrics_of.get(task, self.compute_metrics)
+        try:
+            yield
+        finally:
+            self.task, self.data_collator, self.compute_metrics = before
+
+    def _with_task(self, inputs: Any, task: str | None) -> Any:
+        """The inputs with the task's name, for a model that takes it."""
+        if task is None:
+            return inputs
+        model: Any = self.model
+        base = model.get_base_model() if hasattr(model, "get_base_model") else model
+        if "task" not in inspect.signature(base.forward).parameters:
+            return inputs
+        return {**inputs, "task": task}
+
+    def floating_point_ops(self, inputs: Any) -> Any:
+        """As of every Trainer, over the tasks of a micro-batch."""
+        if isinstance(inputs, list):
+            return sum(self.floating_point_ops(part.inputs) for part in inputs)
+        return super().floating_point_ops(inputs)
+
+    def _track_num_input_tokens(self, inputs: Any) -> None:
+        track: Any = super()._track_num_input_tokens
+        for given in [part.inputs for part in inputs] if isinstance(inputs, list) else [inputs]:
+            track(given)
+
+    # Logging
+
+    def _note(self, report: StepReport) -> None:
+        floats = report.to_floats()
+        if self.regularizer is not None:
+            floats |= self.regularizer.to_floats()
+        for key, value in floats.items():
+            if not math.isnan(value):
+                total, count = self._sums.get(key, (0.0, 0))
+                self._sums[key] = total + value, count + 1
+
+    def log(self, logs: dict[str, float], *args: Any, **options: Any) -> None:
+        """As of every Trainer, with the mean of the steps' reports since the last log."""
+        if "loss" in logs:
+            logs |= {key: total / count for key, (total, count) in self._sums.items()}
+            self._sums = {}
+        super().log(logs, *args, **options)
+
+    # Evaluation, saving and resuming
+
+    def evaluate(
+        self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
+    ) -> dict[str, float]:
+        """As of every Trainer, at the outer weights of a trajectory method."""
+        named = isinstance(eval_dataset, str)
+        task = eval_dataset if named else self._task_in(metric_key_prefix)
+        with state.at_outer_weights(self.method), self._on(task):
+            found: dict[str, float] = super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)
+        return found
+
+    def predict(
+        self, test_dataset: Any, ignore_keys: Any = None, metric_key_prefix: str = "test"
+    ) -> Any:
+        """As of every Trainer; the prefix "test_<task>" says which task it is."""
+        with state.at_outer_weights(self.method), self._on(self._task_in(metric_key_prefix)):
+            return super().predict(test_dataset, ignore_keys, metric_key_prefix)
+
+    def prediction_step(self, model: nn.Module, inputs: Any, *args: Any, **options: Any) -> Any:
+        """As of every Trainer; a model that takes `task` is given it."""
+        return super().prediction_step(model, self._with_task(inputs, self.task), *args, **options)
+
+    def _task_in(self, prefix: str) -> str | None:
+        return next((t for t in self.task_datasets if prefix.endswith(f"_{t}")), self.task)
+
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        """As of every Trainer, at the outer weights of a trajectory method."""
+        with state.at_outer_weights(self.method), self._without_network():
+            super().save_model(output_dir, _internal_call)
+
+    def _load_best_model(self) -> None:
+        with self._without_network():
+            super()._load_best_model()
+
+    @contextmanager
+    def _without_network(self) -> Iterator[None]:
+        network = self.model._modules.pop(NETWORK, None)
+        try:
+            yield
+        finally:
+            if network is not None:
+                self.model.add_module(NETWORK, network)
+
+    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
+        super()._save_optimizer_and_scheduler(output_dir)
+        if self.args.should_save:
+            state.save(output_dir, self.method, self.regularizer, self._plan_of_run)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        super()._load_optimizer_and_scheduler(checkpoint)
+        self._resumed_from = checkpoint
+
+    def get_batch_samples(self, *args: Any, **options: Any) -> Any:
+        """As of every Trainer, with the random state restored before a batch is made, not after."""
+        if self._resumed_from is not None:
+            self._load_rng_state(self._resumed_from)
+        return super().get_batch_samples(*args, **options)
+
+    def _load_rng_state(self, checkpoint: str | None) -> None:
+        if not self._random_restored:
+            self._random_restored = True
+            super()._load_rng_state(checkpoint)
