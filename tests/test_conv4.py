@@ -52,6 +52,15 @@ def test_pooling_before_the_activation_changes_no_value() -> None:
         )
 
 
+def test_batch_norm_without_a_weight_can_be_differentiated_twice() -> None:
+    model = Conv4(5, filters=4, scale=False).double()
+    weights = tuple(model.parameters())
+    loss = model(torch.rand(6, 1, 28, 28, dtype=torch.float64)).square().mean()
+    gradients = torch.autograd.grad(loss, weights, create_graph=True)
+    second = torch.autograd.grad(sum(g.square().sum() for g in gradients), weights)
+    assert all(g.isfinite().all() for g in second)
+
+
 def test_adapts_to_a_task() -> None:
     torch.manual_seed(0)
     model = Conv4(5, filters=16)

@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 import torch
 from torch import nn
-from torch.nn.functional import leaky_relu, max_pool2d, relu
+from torch.nn.functional import batch_norm, leaky_relu, max_pool2d, relu
 
 Downsample = Literal["stride", "pool"]
 Order = Literal["norm-activation-pool", "norm-pool-activation", "pool-norm-activation"]
@@ -86,7 +86,7 @@ class Conv4(nn.Module):
 
     @classmethod
     def maml_omniglot(cls, ways: int) -> Conv4:
-        """Finn et al. 2017, Omniglot: 64 filters, stride 2, mean over positions, batch norm unscaled."""
+        """Finn et al. 2017, Omniglot: 64 filters, stride 2, mean of positions, batch norm unscaled."""
         return cls(ways, 1, 28, 64, head="mean", scale=False, epsilon=1e-3, start="maml")
 
     @classmethod
@@ -127,6 +127,22 @@ class Conv4(nn.Module):
         return logits
 
 
+class ShiftedBatchNorm(nn.BatchNorm2d):
+    """Batch norm with a bias and no weight.
+
+    The bias is added apart: torch cannot differentiate twice a batch norm that has a bias alone.
+    """
+
+    def __init__(self, filters: int, *, eps: float, track_running_stats: bool) -> None:
+        super().__init__(filters, eps=eps, affine=False, track_running_stats=track_running_stats)
+        self.bias = nn.Parameter(torch.zeros(filters))
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        """The normalised values, shifted."""
+        normed = batch_norm(hidden, None, None, None, None, True, 0.0, self.eps)
+        return normed + self.bias.view(-1, 1, 1)
+
+
 class ConvBlock(nn.Module):
     """Convolution, batch norm with the batch's statistics, activation and, where asked for, pooling."""
 
@@ -150,9 +166,8 @@ class ConvBlock(nn.Module):
         nn.init.xavier_uniform_(self.conv.weight)
         assert self.conv.bias is not None
         nn.init.zeros_(self.conv.bias)
-        self.norm = nn.BatchNorm2d(filters, eps=epsilon, track_running_stats=False)
-        if not scale:
-            self.norm.register_parameter("weight", None)
+        norm = nn.BatchNorm2d if scale else ShiftedBatchNorm
+        self.norm = norm(filters, eps=epsilon, track_running_stats=False)
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         """Half the height and width."""
