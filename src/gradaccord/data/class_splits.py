@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 import torch
@@ -132,6 +132,7 @@ def from_folder(
     classes = read_classes(path, class_of=part_and_class, size=size, grey=grey)
     parts, own = zip(*(json.loads(text) for text in classes.names), strict=True)
     if set(parts) == {"train", "validation", "test"} and len(set(own)) == len(own):
+        classes = replace(classes, names=own)
         places = {part: [i for i, p in enumerate(parts) if p == part] for part in set(parts)}
         train, validation, test = (classes.part(places[p]) for p in ("train", "validation", "test"))
         return ClassSplits(name, train, validation, test)

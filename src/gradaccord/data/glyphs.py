@@ -197,4 +197,5 @@ def _vary(pictures: torch.Tensor, size: int, generator: torch.Generator) -> torc
     blur = CANVAS // size // 2  # before it is sampled at `size` points, so that no stroke is missed
     x = F.avg_pool2d(x, 2 * blur + 1, 1, blur)
     x = F.grid_sample(x, grid + bend.permute(0, 2, 3, 1), align_corners=False)
+    x = x / x.amax((1, 2, 3), keepdim=True).clamp_min(0.1)  # thin strokes are as bright as thick ones
     return (x * 255).round().clamp(0, 255).to(torch.uint8)
