@@ -25,11 +25,17 @@ _HOMES = {
 __all__ = [*_HOMES]  # noqa: PLE0604
 
 if TYPE_CHECKING:
+    from gradaccord.meta.dotprod import DotProd as DotProd
+    from gradaccord.meta.episodes import Episodes as Episodes
+    from gradaccord.meta.evaluation import evaluate as evaluate
     from gradaccord.meta.learner import MetaLearner as MetaLearner
     from gradaccord.meta.maml import FOMAML as FOMAML
     from gradaccord.meta.maml import MAML as MAML
+    from gradaccord.meta.mamlpp import MAMLPlusPlus as MAMLPlusPlus
+    from gradaccord.meta.meta_sgd import MetaSGD as MetaSGD
     from gradaccord.meta.report import MetaReport as MetaReport
     from gradaccord.meta.reptile import Reptile as Reptile
+    from gradaccord.meta.sharing import GradientSharing as GradientSharing
     from gradaccord.meta.task_batch import Task as Task
     from gradaccord.meta.task_batch import TaskBatch as TaskBatch
 

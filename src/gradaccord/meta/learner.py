@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
@@ -32,19 +33,23 @@ class Outcome:
     accuracy: torch.Tensor
     tasks: int
     spent: int  # batch gradients
+    pairs: int = 0  # of mini-batches whose alignment was raised
+    capped: int = 0  # of these, how many terms were shortened
 
     def add(self, other: Outcome) -> None:
-        """Add the other's sums to these, in place."""
+        """Add the other's sums to these."""
         for place, gradient in enumerate(other.gradients):
             own = self.gradients[place]
             if own is None:
                 self.gradients[place] = gradient
             elif gradient is not None:
-                own.add_(gradient)
+                self.gradients[place] = own + gradient  # autograd's own tensors may share memory
         self.loss = self.loss + other.loss
         self.accuracy = self.accuracy + other.accuracy
         self.tasks += other.tasks
         self.spent += other.spent
+        self.pairs += other.pairs
+        self.capped += other.capped
 
 
 class MetaLearner(nn.Module):
@@ -100,6 +105,10 @@ class MetaLearner(nn.Module):
         self._network: Network | None = None
         self._predictor: Predictor | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies and pickles: the chosen network is a closure over this very model."""
+        return {**self.__dict__, "_network": None, "_predictor": None}
+
     # What a method defines.
 
     def task_gradient(self, tasks: Sequence[Task], place: int = 0) -> Outcome:
@@ -150,6 +159,7 @@ class MetaLearner(nn.Module):
             gradients=total.spent,
             seconds=time.perf_counter() - start,
             finite=finite,
+            capped=total.capped / total.pairs if total.pairs else float("nan"),
             **self._measured(),
         )
 
@@ -244,9 +254,13 @@ class MetaLearner(nn.Module):
     def _trainable(self) -> list[torch.Tensor]:
         return [parameter for parameter in self.parameters() if parameter.requires_grad]
 
-    def _training(self) -> Any:
+    def _training(self) -> AbstractContextManager[None]:
         """The context of a meta-iteration."""
         return batch_statistics(self.model)
+
+    def _predicting(self, transductive: bool) -> AbstractContextManager[None]:
+        """The context of predictions, inside that of evaluation."""
+        return nullcontext()
 
     def _ready(self, inputs: torch.Tensor) -> None:
         """Choose the network when the first inputs are seen."""
@@ -269,12 +283,14 @@ class MetaLearner(nn.Module):
             trajectory = self._trajectory(task.support, task.support_labels, steps)
             for step, params in enumerate(trajectory):
                 if every or step == steps:
-                    found.append(self._predictor(params, task.support, task.query, transductive))
+                    with self._predicting(transductive):
+                        outputs = self._predictor(params, task.support, task.query, transductive)
+                    found.append(outputs)
         return found
 
     def _new_predictor(self) -> Predictor:
         assert self._network is not None
-        return Predictor(general_network(self.model), self._network)
+        return Predictor(self._network)
 
     def _steps(self, steps: int | None) -> int:
         return self.inner_steps if steps is None else whole_number("steps", steps, least=0)
@@ -319,21 +335,20 @@ class MetaLearner(nn.Module):
     def _sum_over_processes(self, total: Outcome) -> None:
         if self.group is None:
             return
-        numbers = torch.stack(
-            [total.loss.double(), total.accuracy.double()]
-            + [torch.tensor(float(n), dtype=torch.float64) for n in (total.tasks, total.spent)]
-        )
+        counts = total.tasks, total.spent, total.pairs, total.capped
+        numbers = torch.tensor([float(total.loss), float(total.accuracy), *counts], dtype=torch.float64)
+        total.gradients = [None if g is None else g.clone() for g in total.gradients]
         present = [gradient for gradient in total.gradients if gradient is not None]
         sum_over_processes([numbers, *present], self.group)
         total.loss, total.accuracy = numbers[0], numbers[1]
-        total.tasks, total.spent = int(numbers[2]), int(numbers[3])
+        total.tasks, total.spent, total.pairs, total.capped = map(int, numbers[2:].tolist())
 
     def _fill(self, trainable: list[torch.Tensor], total: Outcome) -> bool:
         """Put the mean into `.grad`; whether all of it is finite."""
         finite = True
         for parameter, gradient in zip(trainable, total.gradients, strict=True):
             if gradient is not None:
-                gradient = gradient.div_(total.tasks)
+                gradient = gradient / total.tasks
                 finite = finite and bool(gradient.isfinite().all())
             parameter.grad = gradient
         return finite

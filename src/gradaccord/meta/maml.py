@@ -10,6 +10,7 @@ from torch import nn
 
 from gradaccord.meta.learner import MetaLearner, Outcome, accuracy_of, last, rate_of
 from gradaccord.meta.network import Params
+from gradaccord.meta.sharing import GradientSharing
 from gradaccord.meta.task_batch import Task
 
 
@@ -25,6 +26,7 @@ class MAML(MetaLearner):
     inner_lr: alpha, on a loss that is a mean over examples. Finn's 0.4 for Omniglot 5-way is on a
         sum over the ways: 2.0 here.
     first_order: leave out second derivatives, as `FOMAML`.
+    share: gradient sharing between the tasks of a batch, see `GradientSharing`.
     """
 
     def __init__(
@@ -34,11 +36,17 @@ class MAML(MetaLearner):
         inner_lr: float = 0.1,
         inner_steps: int = 5,
         first_order: bool = False,
+        share: bool = False,
         **options: Any,
     ) -> None:
         super().__init__(model, inner_steps=inner_steps, **options)
         self.inner_lr = rate_of("inner_lr", inner_lr)
         self.first_order = first_order
+        self.sharing: GradientSharing | None = None
+        if share:
+            params = self._params()
+            weights = [params[name] for name in self.adapted]
+            self.sharing = GradientSharing(self.adapted, weights, self.inner_steps)
 
     # What the variants change.
 
@@ -65,7 +73,7 @@ class MAML(MetaLearner):
 
     def _in_place(self) -> bool:
         """Whether the meta-gradient is the query gradient at the adapted weights, and no more."""
-        return self.first_order
+        return self.first_order and self.sharing is None
 
     # The inner loops.
 
@@ -87,24 +95,24 @@ class MAML(MetaLearner):
         loss, accuracy = objective, torch.zeros((), dtype=torch.float64)
         spent = 0
         for step in range(self.inner_steps):
-            at_step = self._at_step(params, step)
+            at_step = [self._at_step(params, step) for _ in tasks]
             gradients = [
                 self._gradient(
-                    at_step | dict(zip(self.adapted, own, strict=True)),
+                    base | dict(zip(self.adapted, own, strict=True)),
                     own,
                     task.support,
                     task.support_labels,
                     create_graph=second_order,
                 )
-                for own, task in zip(fast, tasks, strict=True)
+                for base, own, task in zip(at_step, fast, tasks, strict=True)
             ]
             spent += len(tasks)
             directions = self._directions(gradients, step)
             fast = [self._step(own, d, step) for own, d in zip(fast, directions, strict=True)]
             if weights[step] == 0:
                 continue
-            for own, task in zip(fast, tasks, strict=True):
-                outputs = self._outputs(at_step | dict(zip(self.adapted, own, strict=True)), task.query)
+            for base, own, task in zip(at_step, fast, tasks, strict=True):
+                outputs = self._outputs(base | dict(zip(self.adapted, own, strict=True)), task.query)
                 query_loss = self._loss(outputs, task.query_labels)
                 objective = objective + weights[step] * query_loss
                 spent += 1
@@ -116,7 +124,9 @@ class MAML(MetaLearner):
 
     def _directions(self, gradients: list[list[torch.Tensor]], step: int) -> list[list[torch.Tensor]]:
         """What each task descends along, from all tasks' gradients."""
-        return gradients
+        if self.sharing is None:
+            return gradients
+        return self.sharing.directions(gradients, step, self.group)
 
     def _one_in_place(self, task: Task) -> Outcome:
         """First order: step in place, no graph across steps."""
@@ -143,7 +153,25 @@ class MAML(MetaLearner):
 
     def _frozen_direction(self, gradient: list[torch.Tensor], step: int) -> list[torch.Tensor]:
         """What a task descends along at test, from its own gradient."""
-        return gradient
+        return gradient if self.sharing is None else self.sharing.frozen_direction(gradient, step)
+
+    def _outcomes(self, tasks: list[Task], place: int) -> Iterator[Outcome]:
+        if self.sharing is None:
+            return super()._outcomes(tasks, place)
+        return iter([self.task_gradient(tasks, place)])
+
+    def _begin(self) -> None:
+        if self.sharing is not None:
+            self.sharing.begin()
+
+    def _commit(self, finite: bool) -> None:
+        if self.sharing is not None:
+            if finite:
+                self.sharing.commit()
+            self.sharing.begin()
+
+    def _measured(self) -> dict[str, Any]:
+        return {} if self.sharing is None else self.sharing.sigma()
 
 
 class FOMAML(MAML):

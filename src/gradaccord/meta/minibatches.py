@@ -24,3 +24,21 @@ def minibatches(
             rest = torch.cat([rest, torch.randperm(examples, generator=generator)])
         yield rest[:size]
         rest = rest[size:]
+
+
+def pairs(
+    examples: int, size: int | None, count: int, generator: torch.Generator
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Positions of `count` pairs of disjoint batches; without a size, of halves."""
+    size = examples // 2 if size is None else size
+    if not 0 < 2 * size <= examples:
+        raise ValueError(
+            f"`inner_batch` is {size} and the support set has {examples} examples, too few for two "
+            "disjoint mini-batches: give more shots or a smaller `inner_batch`."
+        )
+    rest = torch.empty(0, dtype=torch.int64)
+    for _ in range(count):
+        if len(rest) < 2 * size:
+            rest = torch.randperm(examples, generator=generator)
+        yield rest[:size], rest[size : 2 * size]
+        rest = rest[2 * size :]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
@@ -19,6 +20,7 @@ class MetaReport:
     gradients: int  # batch gradients spent by all tasks; a Hessian product counts as one more
     seconds: float
     finite: bool = True  # False: a gradient held inf or NaN; running means have not moved
+    capped: float = math.nan  # DotProd: share of terms that the cap has shortened
     sigma_m: tuple[
         float, ...
     ] = ()  # gradient sharing, per inner step: weight of this batch in the mean
@@ -34,6 +36,8 @@ class MetaReport:
             "seconds": self.seconds,
             "finite": float(self.finite),
         }
+        if not math.isnan(self.capped):
+            floats["capped"] = self.capped
         floats |= {f"sigma_m/{k}": value for k, value in enumerate(self.sigma_m, 1)}
         floats |= {f"sigma_lambda/{k}": value for k, value in enumerate(self.sigma_lambda, 1)}
         return floats

@@ -106,12 +106,15 @@ class Reptile(MetaLearner):
 
     def task_gradient(self, tasks: Sequence[Task], place: int = 0) -> Outcome:
         """See `MetaLearner`."""
-        (task,) = tasks
+        return self._towards(tasks[0], place)
+
+    def _towards(self, task: Task, place: int, counts: Any = None) -> Outcome:
+        """Train on the task from phi; the way back is the gradient."""
         moments = self._moments() if self._pending is None else self._pending
         generator = self._generator(place)
         fast = self._copies()
         params = self._with(fast)
-        spent = self._train_(fast, params, task, moments, generator)
+        spent = self._train_(fast, params, task, moments, generator, counts)
         if self.keeps:
             self._pending = moments
         moved = {self._places[name]: own for name, own in zip(self.adapted, fast, strict=True)}
@@ -128,6 +131,7 @@ class Reptile(MetaLearner):
         task: Task,
         moments: Moments,
         generator: torch.Generator,
+        counts: Any = None,
     ) -> int:
         """Train the fast weights in place on the task; the batch gradients spent."""
         drawn = minibatches(len(task.support), self.inner_batch, self.inner_steps, generator)
