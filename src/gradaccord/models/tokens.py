@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 Truncation = Literal["longest_first", "only_first", "only_second"]
+
+
+_VOCABULARIES = ("tokenizer.json", "vocab*", "*.model")
 
 
 class Encoding(Protocol):
@@ -85,6 +89,8 @@ class HuggingFaceTokens:
         described = tokenizer.backend_tokenizer.to_str()
         self._backend = Tokenizer.from_str(described)
         self._backend.no_padding()
+        self._words = Tokenizer.from_str(_for_words(described))
+        self._words.no_padding()
         self.pad = int(tokenizer.pad_token_id or 0)
         self.size = len(tokenizer)
         self.max_length = min(int(tokenizer.model_max_length), 1_000_000)
@@ -96,7 +102,34 @@ class HuggingFaceTokens:
         """From a folder, or by a name that the hub knows."""
         from transformers import AutoTokenizer
 
-        return cls(AutoTokenizer.from_pretrained(str(name), use_fast=True))
+        local = Path(name).is_dir()
+        if local and not any(file for end in _VOCABULARIES for file in Path(name).glob(end)):
+            # AutoTokenizer would make up an empty one.
+            raise ValueError(
+                f"{name} has no tokenizer.json: save it there with tokenizer.save_pretrained(folder)."
+            )
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(
+                str(name), use_fast=True, trust_remote_code=False, local_files_only=local
+            )
+        except Exception as error:  # of the tokenizer's own kinds too, which have no common base
+            reason = " ".join(str(error).split())[:160]
+            raise ValueError(
+                f"{name} has no tokenizer that can be read ({type(error).__name__}: {reason}): save it "
+                "there with tokenizer.save_pretrained(folder)."
+            ) from error
+        return cls(tokenizer)
+
+    def save(self, folder: Path) -> None:
+        """Write it as Hugging Face does."""
+        self.tokenizer.save_pretrained(str(folder))
+
+    def limited(self, max_length: int | None, *, types: bool) -> HuggingFaceTokens:
+        """Itself, with what the model allows: no longer sequences, segments only if it knows them."""
+        if max_length is not None:
+            self.max_length = min(self.max_length, max_length)
+        self.has_types = self.has_types and types
+        return self
 
     def encode(
         self,
@@ -117,8 +150,8 @@ class HuggingFaceTokens:
         self, sentences: Sequence[Sequence[str]], *, max_length: int
     ) -> Sequence[Encoding]:
         """Sentences that are split into words already."""
-        self._backend.enable_truncation(max_length)
-        encodings: Sequence[Encoding] = self._backend.encode_batch(
+        self._words.enable_truncation(max_length)
+        encodings: Sequence[Encoding] = self._words.encode_batch(
             [list(words) for words in sentences], is_pretokenized=True
         )
         return encodings
@@ -126,3 +159,27 @@ class HuggingFaceTokens:
     def decode(self, ids: Sequence[int]) -> str:
         """Text again, without special tokens."""
         return str(self._backend.decode(list(ids), skip_special_tokens=True))
+
+
+def _for_words(described: str) -> str:
+    """The tokenizer that gives a word alone the pieces that it has inside a sentence.
+
+    Byte-level BPE (RoBERTa, BART) and sentencepiece mark a word by the space before it, which a word
+    given alone does not have; their settings differ in whether they put it there.
+    """
+    whole = json.loads(described)
+
+    def visit(part: object) -> None:
+        if isinstance(part, list):
+            for inner in part:
+                visit(inner)
+        elif isinstance(part, dict):
+            if part.get("type") == "ByteLevel":
+                part["add_prefix_space"] = True
+            elif part.get("type") == "Metaspace":
+                part["prepend_scheme"] = "always"
+            for inner in part.values():
+                visit(inner)
+
+    visit(whole.get("pre_tokenizer"))
+    return json.dumps(whole)
