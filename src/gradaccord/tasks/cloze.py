@@ -1,0 +1,123 @@
+"""A gap that an entity of the passage fills (ReCoRD): each entity scored, token F1 and exact match."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from gradaccord.data.encoded import Batch, Encoded, Ragged
+from gradaccord.data.examples import Cloze
+from gradaccord.models.heads import SequenceHead
+from gradaccord.models.tokens import Tokens
+from gradaccord.models.trunk import Trunk
+from gradaccord.tasks.sequences import Layers, layer_sizes
+from gradaccord.tasks.task import Output, Task
+
+
+@dataclass(frozen=True)
+class EntityCloze(Task[Cloze]):
+    """A row for each entity: passage against the query with the gap filled, right or wrong.
+
+    Zhang et al. 2018. The entity with the highest log-odds of "right" is predicted; f1 and em are
+    the best over the answers, by SQuAD's normalisation. Entities spelled alike are one row.
+    """
+
+    head: Layers = "linear"
+    max_length: int = 256
+    dropout: float | None = None
+
+    kind: ClassVar[str] = "cloze"
+    metric: ClassVar[str] = "f1"
+
+    def encode(self, examples: Sequence[Cloze], tokens: Tokens) -> Encoded:
+        for example in examples:
+            _check(example)
+        rows = [(n, e, entity) for n, e in enumerate(examples) for entity in _entities(e)]
+        encodings = tokens.encode(
+            [e.passage for _, e, _ in rows],
+            [e.query.replace(Cloze.PLACEHOLDER, entity) for _, e, entity in rows],
+            max_length=min(self.max_length, tokens.max_length),
+        )
+        return Encoded(
+            ids=Ragged.of(encoding.ids for encoding in encodings),
+            types=Ragged.of(e.type_ids for e in encodings) if tokens.has_types else None,
+            first=torch.arange(len(rows) + 1),
+            example=torch.tensor([n for n, _, _ in rows], dtype=torch.int64),
+            columns={
+                "label": torch.tensor(
+                    [int(entity in e.answers) if e.answers else -1 for _, e, entity in rows]
+                )
+            },
+            notes={
+                "truncated": sum(bool(encoding.overflowing) for encoding in encodings),
+                "answers not among the entities": sum(
+                    bool(e.answers) and not set(e.answers) & set(e.entities) for e in examples
+                ),
+            },
+            pad=tokens.pad,
+        )
+
+    def new_head(self, trunk: Trunk) -> nn.Module:
+        return SequenceHead(
+            trunk.hidden,
+            2,
+            layer_sizes=layer_sizes(self.head, trunk.hidden, pair=True),
+            dropout=trunk.dropout if self.dropout is None else self.dropout,
+        )
+
+    def loss(self, output: Output, batch: Batch) -> tuple[torch.Tensor, int]:
+        assert isinstance(output, torch.Tensor)
+        return cross_entropy(output.float(), batch["label"]), len(batch["label"])
+
+    def read(self, model: nn.Module, name: str, batch: Batch) -> list[Any]:
+        logits: torch.Tensor = model(name, batch)
+        return (logits[:, 1] - logits[:, 0]).float().tolist()
+
+    def decode(self, examples: Sequence[Cloze], encoded: Encoded, rows: Sequence[Any]) -> list[Any]:
+        counts = encoded.example.bincount(minlength=len(examples)).tolist()
+        odds = torch.split(torch.tensor(rows), counts)
+        return [_entities(e)[int(of.argmax())] for e, of in zip(examples, odds, strict=True)]
+
+    def gold(self, example: Cloze) -> str | None:
+        return example.answers[0] if example.answers else None
+
+    def score(self, examples: Sequence[Cloze], predictions: Sequence[Any]) -> dict[str, float]:
+        from gradaccord.tasks.predictions import labelled
+
+        _, predicted = labelled(self, examples, predictions)
+        return best_matches(predicted, [e.answers for e in examples if e.answers])
+
+
+def best_matches(predictions: Sequence[str], answers: Sequence[Sequence[str]]) -> dict[str, float]:
+    """F1 and exact match in percent, for each prediction against the answer that fits it best."""
+    from gradaccord.tasks.qa_normalise import normalised
+    from gradaccord.tasks.qa_scoring import compare
+
+    f1 = exact = 0.0
+    for prediction, right in zip(predictions, answers, strict=True):
+        if not isinstance(prediction, str):
+            raise ValueError(f"A prediction is {prediction!r}: it must be the text of an entity.")
+        words = normalised(prediction, "squad")
+        found = [compare(words, normalised(a, "squad"), unanswerable=False) for a in right]
+        f1 += max(of for of, _ in found)
+        exact += max(equal for _, equal in found)
+    return {"f1": 100 * f1 / len(predictions), "em": 100 * exact / len(predictions)}
+
+
+def _entities(example: Cloze) -> list[str]:
+    return list(dict.fromkeys(example.entities))
+
+
+def _check(example: Cloze) -> None:
+    if not example.entities:
+        raise ValueError(f"Example {example.id!r} has no entities: give at least one to choose from.")
+    if example.query.count(Cloze.PLACEHOLDER) != 1:
+        raise ValueError(
+            f"Example {example.id!r} has the query {example.query!r}: it must hold "
+            f"{Cloze.PLACEHOLDER} once."
+        )

@@ -1,0 +1,71 @@
+"""Reading with several right answers (MultiRC): each answer right or wrong, F1a and exact match."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch import nn
+
+from gradaccord.data.encoded import Encoded
+from gradaccord.data.examples import Candidate
+from gradaccord.models.heads import SequenceHead
+from gradaccord.models.tokens import Tokens
+from gradaccord.models.trunk import Trunk
+from gradaccord.tasks.binary import Binary, answers, binary_labels
+from gradaccord.tasks.sequences import Layers, layer_sizes
+
+
+@dataclass(frozen=True)
+class MultiAnswer(Binary[Candidate]):
+    """An example is one answer: passage against question and answer, in one sequence.
+
+    Khashabi et al. 2018. f1a: F1 of "right" over all answers. em: share of the questions whose answers
+    are all judged right. Answers of one question share their `group` (if none is given, their
+    passage and question).
+    """
+
+    head: Layers = "linear"
+    max_length: int = 256
+    dropout: float | None = None
+
+    kind: ClassVar[str] = "multi_answer"
+    metric: ClassVar[str] = "f1a"
+
+    def encode(self, examples: Sequence[Candidate], tokens: Tokens) -> Encoded:
+        label = binary_labels(examples)
+        encodings = tokens.encode(
+            [e.passage for e in examples],
+            [f"{e.question} {e.answer}" for e in examples],
+            max_length=min(self.max_length, tokens.max_length),
+        )
+        return Encoded.single(
+            [encoding.ids for encoding in encodings],
+            [encoding.type_ids for encoding in encodings] if tokens.has_types else None,
+            pad=tokens.pad,
+            columns={"label": label},
+            notes={"truncated": sum(bool(encoding.overflowing) for encoding in encodings)},
+        )
+
+    def new_head(self, trunk: Trunk) -> nn.Module:
+        return SequenceHead(
+            trunk.hidden,
+            2,
+            layer_sizes=layer_sizes(self.head, trunk.hidden, pair=True),
+            dropout=trunk.dropout if self.dropout is None else self.dropout,
+        )
+
+    def score(self, examples: Sequence[Candidate], predictions: Sequence[Any]) -> dict[str, float]:
+        from sklearn.metrics import f1_score
+
+        gold, predicted = answers(self, examples, predictions)
+        right: dict[Any, bool] = defaultdict(lambda: True)
+        questions = [e.group or (e.passage, e.question) for e in examples if e.label is not None]
+        for question, truth, said in zip(questions, gold, predicted, strict=True):
+            right[question] &= truth == said
+        return {
+            "f1a": 100 * float(f1_score(gold, predicted, zero_division=0.0)),
+            "em": 100 * sum(right.values()) / len(right),
+        }
