@@ -32,7 +32,7 @@ class Choice:
         self, method: str | Callable[..., Method], options: Mapping[str, Any] | None = None
     ) -> None:
         factory = _named(method) if isinstance(method, str) else method
-        if isinstance(factory, Method) and not isinstance(factory, type):
+        if _is_built(factory):
             raise TypeError(
                 f"`method` is a {type(factory).__name__} that is already built: give the class or a "
                 "partial, e.g. method=gradaccord.PCGrad; the trainer builds it on the model it wraps."
@@ -73,9 +73,7 @@ class Choice:
         given = {"engine": engine} | self.options
         if "gradient" in given and self.is_a(Trajectory):
             del given["engine"]
-            inner = Choice(given["gradient"]) if not isinstance(given["gradient"], Method) else None
-            if inner is not None:
-                given["gradient"] = inner.build(model, None, engine)
+            given["gradient"] = Choice(given["gradient"]).build(model, None, engine)
         if self.is_a(Trajectory):
             given = {"optimizer": optimizer} | given
         return self.factory(model, **given)
@@ -92,6 +90,10 @@ class Choice:
         if self.is_a(PairedSum):
             return ProportionalTasks(sizes, q=1.0, seed=seed)
         return RoundRobinTasks(batches)
+
+
+def _is_built(value: Any) -> bool:
+    return isinstance(value, Method) and not isinstance(value, type)
 
 
 def _named(name: str) -> Callable[..., Method]:

@@ -86,10 +86,12 @@ class Plan:
         if self.paired and len(tasks) == 1:
             names = [(f"{tasks[0]}#1", tasks[0]), (f"{tasks[0]}#2", tasks[0])]
         self.at += 1
-        return [
-            [Draw(name, task, self._share(task)) for name, task in names]
-            for _ in range(self.accumulation)
+        # Name by name, so that the micro-batches of each join to what one large batch would hold.
+        drawn = [
+            [Draw(name, task, self._share(task)) for _ in range(self.accumulation)]
+            for name, task in names
         ]
+        return [list(parts) for parts in zip(*drawn, strict=True)]
 
     def _share(self, task: str) -> list[int]:
         while True:
