@@ -205,7 +205,12 @@ class TaskBatches(Iterator[Any], Generic[Example]):
     Across processes, give each its own part of the data (`data[rank::world_size]`).
 
     data: anything with a length and items. collate: makes a batch of a list of items.
+    lengths: of each item, e.g. in tokens. With them, items of like length share a batch, so that
+        little is padded: every `GROUP` batches' worth of shuffled items are sorted before they are
+        cut into batches, and the batches come in random order.
     """
+
+    GROUP = 50
 
     def __init__(
         self,
@@ -215,6 +220,7 @@ class TaskBatches(Iterator[Any], Generic[Example]):
         shuffle: bool = True,
         drop_last: bool = False,
         collate: Callable[[list[Example]], Any] = list,
+        lengths: torch.Tensor | None = None,
         seed: int = 0,
     ) -> None:
         if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
@@ -224,7 +230,12 @@ class TaskBatches(Iterator[Any], Generic[Example]):
                 f"`data` has {len(data)} examples, which do not fill one batch of {batch_size}: give "
                 "more data, a smaller batch_size or drop_last=False."
             )
+        if lengths is not None and len(lengths) != len(data):
+            raise ValueError(
+                f"`lengths` has {len(lengths)} entries for {len(data)} examples: give one each."
+            )
         self.data = data
+        self.lengths = lengths
         self.batch_size = batch_size
         self.shuffle = shuffle
         self.drop_last = drop_last
@@ -276,7 +287,19 @@ class TaskBatches(Iterator[Any], Generic[Example]):
         self._shuffled = self.generator.get_state()  # to shuffle this pass again after a restart
         if not self.shuffle:
             return torch.arange(len(self.data))
-        return torch.randperm(len(self.data), generator=self.generator)
+        order = torch.randperm(len(self.data), generator=self.generator)
+        return order if self.lengths is None else self._grouped(order, self.lengths)
+
+    def _grouped(self, order: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        pieces = [
+            piece[lengths[piece].argsort(descending=True, stable=True)]
+            for piece in order.split(self.GROUP * self.batch_size)
+        ]
+        batches = list(torch.cat(pieces).split(self.batch_size))
+        # The last batch may be a short one, and stays at the end.
+        last = [batches.pop()] if len(batches[-1]) < self.batch_size else []
+        places = torch.randperm(len(batches), generator=self.generator).tolist()
+        return torch.cat([batches[place] for place in places] + last)
 
 
 def _counts(field: str, counts: Mapping[str, int]) -> dict[str, int]:

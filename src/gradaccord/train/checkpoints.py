@@ -1,0 +1,104 @@
+"""Checkpoints: whole or absent, checked when read, with the one before to fall back on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gradaccord.train.run_folder import read_json, write_json
+
+STATE = "state-{rank}.pt"
+SUMS = "sums.json"
+
+
+class CheckpointError(RuntimeError):
+    """A checkpoint that cannot be read."""
+
+
+class Checkpoints:
+    """The checkpoints of a run, `step-000123` and so on, below one folder."""
+
+    def __init__(self, folder: Path, keep: int = 2) -> None:
+        self.folder = folder
+        self.keep = keep
+
+    def all(self) -> list[Path]:
+        """Every one, the oldest first."""
+        return sorted(p for p in self.folder.glob("step-*") if p.is_dir() and "." not in p.name)
+
+    def save(
+        self,
+        step: int,
+        state: Mapping[str, Any],
+        *,
+        rank: int = 0,
+        wait: Callable[[], None] = lambda: None,
+    ) -> Path:
+        """Write a state of plain values and tensors; the previous ones stay until it is whole.
+
+        Every process writes its own state; wait: a barrier between them.
+        """
+        final = self.folder / f"step-{step:08d}"
+        temporary = self.folder / f"step-{step:08d}.tmp"
+        try:
+            if rank == 0:
+                shutil.rmtree(temporary, ignore_errors=True)
+                temporary.mkdir(parents=True)
+            wait()
+            with (temporary / STATE.format(rank=rank)).open("wb") as file:
+                torch.save(dict(state), file)
+                file.flush()
+                os.fsync(file.fileno())
+            wait()
+            if rank == 0:
+                sums = {path.name: checksum(path) for path in sorted(temporary.iterdir())}
+                write_json(temporary / SUMS, sums)
+                shutil.rmtree(final, ignore_errors=True)
+                os.replace(temporary, final)
+                for old in self.all()[: -self.keep]:
+                    shutil.rmtree(old, ignore_errors=True)
+            wait()
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+        return final
+
+    def latest(self, rank: int = 0) -> Iterator[tuple[Path, dict[str, Any] | CheckpointError]]:
+        """The newest first: its state, or what is wrong with it."""
+        for path in reversed(self.all()):
+            try:
+                yield path, load(path, rank)
+            except CheckpointError as error:
+                yield path, error
+
+
+def load(path: Path, rank: int = 0) -> dict[str, Any]:
+    """The state in a checkpoint; tensors and plain values alone, never code."""
+    try:
+        sums = read_json(path / SUMS)
+        for name, expected in sums.items():
+            if checksum(path / name) != expected:
+                raise CheckpointError(f"{path / name} is damaged (its checksum differs).")
+        state: dict[str, Any] = torch.load(
+            path / STATE.format(rank=rank), map_location="cpu", weights_only=True
+        )
+    except CheckpointError:
+        raise
+    except Exception as error:
+        raise CheckpointError(f"{path} cannot be read: {error}.") from error
+    return state
+
+
+def checksum(path: Path) -> int:
+    """CRC-32 of a file."""
+    total = 0
+    with path.open("rb") as file:
+        while piece := file.read(1 << 20):
+            total = zlib.crc32(piece, total)
+    return total

@@ -1,0 +1,121 @@
+"""Which rows of which tasks a step is made of, for every way in which methods are fed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from gradaccord.data.samplers import (
+    ProportionalTasks,
+    RoundRobinTasks,
+    SequentialTasks,
+    TaskBatches,
+    TaskSampler,
+    UniformTasks,
+    WeightedTasks,
+)
+from gradaccord.train.methods import Feed
+
+SAMPLERS = ("round_robin", "sequential", "proportional", "uniform", "weighted")
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One batch of a step: its task, and the rows of the task's training split."""
+
+    name: str  # unique in the step
+    task: str
+    rows: tuple[int, ...]
+
+
+class Feeder:
+    """Draws the batches of one step after another; resumes exactly."""
+
+    def __init__(
+        self, sampler: TaskSampler, batches: Mapping[str, TaskBatches[int]], feed: Feed, block: int = 1
+    ) -> None:
+        self.sampler = sampler
+        self.batches = dict(batches)
+        self.feed = feed
+        self.block = block  # steps that a task keeps its turn for, in blocks
+        self.turn = 0
+
+    def __next__(self) -> list[Drawn]:
+        if self.feed == "all":
+            return [self._draw(task, task) for task in next(self.sampler)]
+        if self.feed == "one":
+            return [self._draw(task, task) for task in next(self.sampler)[:1]]
+        if self.feed == "pair":
+            first, second = self._two()
+            names = (first, second) if first != second else (f"{first}:1", f"{first}:2")
+            return [self._draw(names[0], first), self._draw(names[1], second)]
+        tasks = tuple(self.batches)
+        task = tasks[self.turn // self.block % len(tasks)]
+        self.turn += 1
+        return [self._draw(task, task)]
+
+    def _two(self) -> tuple[str, str]:
+        drawn = next(self.sampler)
+        if len(drawn) == 1:
+            drawn += next(self.sampler)
+        return drawn[0], drawn[1]
+
+    def _draw(self, name: str, task: str) -> Drawn:
+        return Drawn(name, task, tuple(next(self.batches[task])))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Every position and generator."""
+        return {
+            "turn": self.turn,
+            "sampler": self.sampler.state_dict(),
+            "batches": {task: batches.state_dict() for task, batches in self.batches.items()},
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from a saved position."""
+        self.turn = int(state["turn"])
+        self.sampler.load_state_dict(state["sampler"])
+        for task, batches in self.batches.items():
+            batches.load_state_dict(state["batches"][task])
+
+
+def make_sampler(
+    name: str | None,
+    options: Mapping[str, Any],
+    feed: Feed,
+    batches: Mapping[str, TaskBatches[int]],
+    seed: int,
+) -> TaskSampler:
+    """The sampler of a configuration; without a name the one that suits how the method is fed."""
+    if name is None:
+        name = "round_robin" if feed == "all" else "proportional"
+    given = dict(options)
+    sizes = {task: len(own.data) for task, own in batches.items()}
+    counts = {task: len(own) for task, own in batches.items()}
+    try:
+        if name == "round_robin":
+            return RoundRobinTasks(counts, **given)
+        if name == "sequential":
+            return SequentialTasks(counts, seed=seed, **given)
+        if name == "proportional":
+            return ProportionalTasks(sizes, seed=seed, **given)
+        if name == "uniform":
+            return UniformTasks(batches, seed=seed, **given)
+        if name == "weighted":
+            return WeightedTasks(seed=seed, **given)
+    except TypeError as error:
+        known = {
+            "sequential": "shuffle",
+            "proportional": "q, n",
+            "uniform": "n",
+            "weighted": "weights, n",
+        }
+        raise ValueError(
+            f"The sampler {name!r} was given {', '.join(given) or 'nothing'}: it takes "
+            f"{known.get(name, 'no options')}."
+        ) from error
+    close = get_close_matches(name, SAMPLERS, 1, 0.5)
+    hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(SAMPLERS)}."
+    raise ValueError(f"The sampler {name!r} is unknown: {hint}")

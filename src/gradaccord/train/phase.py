@@ -1,0 +1,135 @@
+"""One stretch of training: its batches, method, optimiser and schedule, and how much is left of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from torch import nn
+
+from gradaccord.data.samplers import TaskBatches
+from gradaccord.tasks.prepared import Prepared
+from gradaccord.train.config import Config
+from gradaccord.train.feeding import Feeder, make_sampler
+from gradaccord.train.methods import Entry
+from gradaccord.train.optimizing import Schedule, make_optimizer
+
+Unit = Literal["batches", "steps", "gradients"]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long a phase is, and in what that is counted."""
+
+    amount: float
+    unit: Unit
+
+
+class Phase:
+    """The main run, or the warm start before it. Only the main one uses the configured method."""
+
+    def __init__(
+        self,
+        name: str,
+        config: Config,
+        entry: Entry,
+        batches: Mapping[str, TaskBatches[int]],
+        *,
+        trunk: nn.Module,
+        trainable: nn.Module,
+        accelerator: Any,
+        cost: float,
+        budget: Budget | None,
+    ) -> None:
+        train = config.train
+        main = name == "main"
+        options = dict(config.method.options) if main else {}
+        sampler = config.sampler if main else None
+        self.name = name
+        self.entry = entry
+        self.batches = dict(batches)
+        self.feeder = Feeder(
+            make_sampler(
+                None if sampler is None else sampler.name,
+                {} if sampler is None else sampler.options,
+                entry.feed,
+                self.batches,
+                train.seed,
+            ),
+            self.batches,
+            entry.feed,
+            int(options.get("inner_steps", 1000)) if entry.feed == "blocks" else 1,
+        )
+        own = list(trunk.parameters())
+        known = {id(p) for p in own}
+        others = [p for p in trainable.parameters() if id(p) not in known]
+        self.optimizer = accelerator.prepare_optimizer(make_optimizer(train, own, others))
+        self.schedule = Schedule(self.optimizer, train.schedule, train.warmup)
+        self.method = entry.build(
+            trainable,
+            self.optimizer,
+            tasks=len(self.batches),
+            engine=accelerator,
+            seed=train.seed,
+            **options,
+        )
+        self.cost = entry.spent(options) * cost  # batch gradients that one batch takes
+        self.budget = budget or self._epochs(train.epochs or 3.0)
+        self.spent = 0.0  # in the budget's unit
+        self.gradients = 0.0
+        self.step_cost = 1.0  # of the last step, in the budget's unit
+
+    def _epochs(self, epochs: float) -> Budget:
+        return Budget(math.ceil(epochs * sum(len(own) for own in self.batches.values())), "batches")
+
+    @property
+    def share(self) -> float:
+        """How much of the budget is spent, 0 to 1."""
+        return min(self.spent / self.budget.amount, 1.0)
+
+    @property
+    def over(self) -> bool:
+        """Whether all of it is."""
+        return self.spent >= self.budget.amount - 1e-9
+
+    def count(self, batches: int) -> None:
+        """A step with so many batches was taken."""
+        gradients = batches * self.cost
+        self.step_cost = {"batches": batches, "steps": 1, "gradients": gradients}[self.budget.unit]
+        self.spent += self.step_cost
+        self.gradients += gradients
+
+    def state_dict(self) -> dict[str, Any]:
+        """All but the optimiser, which is saved with the weights."""
+        return {
+            "name": self.name,
+            "spent": self.spent,
+            "gradients": self.gradients,
+            "step_cost": self.step_cost,
+            "feeder": self.feeder.state_dict(),
+            "method": self.method.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from a saved state."""
+        self.spent = float(state["spent"])
+        self.gradients = float(state["gradients"])
+        self.step_cost = float(state["step_cost"])
+        self.feeder.load_state_dict(state["feeder"])
+        self.method.load_state_dict(state["method"])
+
+
+def batches_of(prepared: Prepared, batch_size: int, seed: int) -> TaskBatches[int]:
+    """The training batches of a task: rows of like length together, a short last one left out."""
+    encoded = prepared.encoded["train"]
+    if not len(encoded):
+        raise ValueError(f"Task {prepared.name!r} has no training examples: raise `limit.train`.")
+    return TaskBatches(
+        range(len(encoded)),
+        min(batch_size, len(encoded)),
+        drop_last=True,
+        lengths=encoded.lengths if encoded.ids is not None else None,
+        seed=seed,
+    )

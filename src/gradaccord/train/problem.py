@@ -1,0 +1,145 @@
+"""Everything that a configuration names, loaded: data, tasks, trunk, heads, tokenised splits."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gradaccord import data
+from gradaccord.data.dataset import Dataset
+from gradaccord.data.leakage import Overlap, overlap
+from gradaccord.models.loading import load_trunk
+from gradaccord.models.multitask import MultiTaskModel
+from gradaccord.models.tokens import Tokens
+from gradaccord.tasks.kinds import build
+from gradaccord.tasks.prepared import Prepared, prepare
+from gradaccord.tasks.task import Task
+from gradaccord.train import config as settings
+from gradaccord.train.config import Config
+
+EVALUATED = ("dev", "test")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is trained and what it is judged by."""
+
+    model: MultiTaskModel
+    tokens: Tokens
+    prepared: Mapping[str, Prepared]
+    trained: tuple[str, ...]
+    overlaps: Sequence[Overlap] = field(default_factory=tuple)
+
+    def evaluated(self, split: str) -> tuple[str, ...]:
+        """The tasks that have this split."""
+        return tuple(name for name, p in self.prepared.items() if split in p.encoded)
+
+
+def load_problem(
+    config: Config, folder: Path | None = None, progress: Callable[[str], None] = lambda what: None
+) -> Problem:
+    """Read and tokenise all data and build the model. folder: of the data sets, if not configured."""
+    folder = config.data_folder or folder
+    datasets: dict[str, Dataset] = {}
+    for name, task in config.tasks.items():
+        progress(f"reading {name}")
+        datasets[name] = load_dataset(name, task, folder)
+    progress(f"loading {config.model.name}")
+    trunk, tokens = load_trunk(config.model.name, **config.model.options)
+    tasks = {name: make_task(name, config.tasks[name], dataset) for name, dataset in datasets.items()}
+    prepared = {}
+    for name, made in tasks.items():
+        progress(f"tokenising {name}")
+        prepared[name] = prepare(name, made, datasets[name], tokens)
+    trained = tuple(name for name, task in config.tasks.items() if not task.evaluate_only)
+    head_of = {name: _head_name(name, config, tasks) for name in config.tasks}
+    heads = {}
+    for name in trained:
+        if head_of[name] not in heads:
+            heads[head_of[name]] = tasks[name].new_head(trunk)
+    return Problem(
+        model=MultiTaskModel(trunk, heads, head_of),
+        tokens=tokens,
+        prepared=prepared,
+        trained=trained,
+        overlaps=tuple(_overlaps(datasets, trained)),
+    )
+
+
+def load_dataset(name: str, task: settings.Task, folder: Path | None) -> Dataset:
+    """The data of one task, cut to its limits."""
+    if task.files is not None:
+        assert task.kind is not None
+        dataset = data.read(
+            task.kind, files=task.files, columns=task.columns or {}, labels=task.labels, name=name
+        )
+    else:
+        assert task.data is not None
+        dataset = data.load(task.data, folder=folder)
+    if task.cut is not None:
+        dataset = data.cut(dataset, task.cut)
+    splits = {
+        split: examples[: task.limit[split]] if split in task.limit else examples
+        for split, examples in dataset.splits.items()
+    }
+    if not task.evaluate_only and "train" not in splits:
+        raise ValueError(
+            f"Task {name!r} ({dataset.name}) has no train split: set `cut` to hold part of another one "
+            "out, or `evaluate_only: true`."
+        )
+    if task.evaluate_only:
+        splits = {split: examples for split, examples in splits.items() if split in EVALUATED}
+    return dataclasses.replace(dataset, splits=splits)
+
+
+def make_task(name: str, task: settings.Task, dataset: Dataset) -> Task[Any]:
+    """The task of a data set, with the configured options."""
+    options = {**dataset.options, **task.options}
+    if dataset.labels:
+        options.setdefault("labels", dataset.labels)
+    try:
+        return build(task.kind or dataset.kind, **options)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"Task {name!r}: {error}") from error
+
+
+def _head_name(name: str, config: Config, tasks: Mapping[str, Task[Any]]) -> str:
+    """Whose head a task reads: its own, a shared one, or that of a trained task of its kind."""
+    task = config.tasks[name]
+    if not task.evaluate_only:
+        return task.shared_head or name
+    source = task.source
+    if source is None:
+        same = [
+            other
+            for other, entry in config.tasks.items()
+            if not entry.evaluate_only and tasks[other].kind == tasks[name].kind
+        ]
+        if not same:
+            raise ValueError(
+                f"Task {name!r} is `evaluate_only`, and no trained task is of its kind "
+                f"({tasks[name].kind}): train one."
+            )
+        source = same[0]
+    return config.tasks[source].shared_head or source
+
+
+def _overlaps(datasets: Mapping[str, Dataset], trained: Sequence[str]) -> list[Overlap]:
+    """What the training data have in common with anything that is evaluated."""
+    found = []
+    for name in trained:
+        for other, dataset in datasets.items():
+            for split in EVALUATED:
+                if split in dataset.splits:
+                    seen = overlap(
+                        datasets[name].splits["train"],
+                        dataset.splits[split],
+                        train=f"{name} train",
+                        evaluation=f"{other} {split}",
+                    )
+                    if seen:
+                        found.append(seen)
+    return found
