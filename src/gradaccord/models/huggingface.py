@@ -48,6 +48,10 @@ class HuggingFaceTrunk(Trunk):
         states: torch.Tensor = self.model(**inputs, return_dict=True).last_hidden_state
         return States(states, batch["attention_mask"], self.pooling)
 
+    def options(self) -> dict[str, Any]:
+        """Pooling, and the attention that it computes with."""
+        return {"pooling": self.pooling, "attention": self.config._attn_implementation}
+
     def save(self, folder: Path) -> None:
         """Write config.json and model.safetensors; of an encoder-decoder, the encoder's part."""
         with quiet():

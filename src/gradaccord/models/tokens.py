@@ -73,6 +73,10 @@ class Tokens(Protocol):
         """Text again, without special tokens."""
         ...
 
+    def save(self, folder: Path) -> None:
+        """Write it where `load_trunk` finds it."""
+        ...
+
 
 class HuggingFaceTokens:
     """A fast Hugging Face tokenizer, spoken to without the detour through Python lists of lists."""

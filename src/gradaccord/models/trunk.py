@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import nn
@@ -39,6 +39,10 @@ class Trunk(nn.Module):
     def forward(self, batch: Batch) -> States:
         """The states of a batch as `Encoded.batch` gives it."""
         raise NotImplementedError
+
+    def options(self) -> dict[str, Any]:
+        """What `load_trunk` must be told, besides the folder, to make this trunk again."""
+        return {}
 
     def save(self, folder: Path) -> None:
         """Write configuration and weights so that `load` (and Hugging Face's own) can read them."""

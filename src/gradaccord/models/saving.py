@@ -1,0 +1,178 @@
+"""A whole model in one folder, whose trunk Hugging Face's `AutoModel.from_pretrained` reads.
+
+    config.json, model.safetensors    the trunk, in Hugging Face's layout
+    tokenizer.json, ...               its tokenizer
+    heads.safetensors                 the weights of all heads
+    gradaccord.json                   which tasks there are, and which head each reads
+
+`gradaccord.tasks.saved` writes and reads such folders for tasks; here are the files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from gradaccord.models.loading import load_trunk
+from gradaccord.models.multitask import MultiTaskModel
+from gradaccord.models.tokens import Tokens
+from gradaccord.models.trunk import Trunk
+
+FORMAT = 1
+DESCRIPTION, HEADS = "gradaccord.json", "heads.safetensors"
+
+
+@dataclass(frozen=True)
+class TaskEntry:
+    """What is written of a task: enough to make it, and its head, again."""
+
+    kind: str
+    options: Mapping[str, Any]
+
+
+# The head of a task on a trunk, with fresh weights.
+NewHead = Callable[[TaskEntry, Trunk], nn.Module]
+
+
+def save_model(
+    folder: str | Path, model: MultiTaskModel, tokens: Tokens, tasks: Mapping[str, TaskEntry]
+) -> None:
+    """Write the folder. It is there as a whole or, if anything fails, as it was before.
+
+    Of a folder that is there already, only one that such a model was saved to is replaced.
+    """
+    folder = Path(folder)
+    unknown = [task for task in tasks if task not in model.head_of]
+    if unknown:
+        raise ValueError(f"Task {unknown[0]!r} has no head: the model has {', '.join(model.head_of)}.")
+    described = {
+        "format": FORMAT,
+        "trunk": model.trunk.options(),
+        "dtype": str(next(model.trunk.parameters()).dtype).removeprefix("torch."),
+        "tasks": {
+            name: {"kind": task.kind, "head": model.head_of[name], "options": dict(task.options)}
+            for name, task in tasks.items()
+        },
+    }
+    with _written_as_a_whole(folder) as part:
+        model.trunk.save(part)
+        tokens.save(part)
+        _save_heads(model, part / HEADS)
+        (part / DESCRIPTION).write_text(json.dumps(described, indent=2, ensure_ascii=False) + "\n")
+
+
+def load_model(
+    folder: str | Path, new_head: NewHead
+) -> tuple[MultiTaskModel, Tokens, dict[str, TaskEntry]]:
+    """Read what `save_model` wrote: the same outputs, bit by bit."""
+    folder = Path(folder)
+    described = _description(folder)
+    try:
+        tasks = {
+            name: TaskEntry(entry["kind"], entry["options"])
+            for name, entry in described["tasks"].items()
+        }
+        head_of = {name: str(entry["head"]) for name, entry in described["tasks"].items()}
+        trunk_options, dtype = dict(described["trunk"]), getattr(torch, described["dtype"])
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{folder / DESCRIPTION} lacks {error}: save the model anew.") from error
+    trunk, tokens = load_trunk(folder, **trunk_options)
+    heads: dict[str, nn.Module] = {}
+    for name, task in tasks.items():
+        if head_of[name] not in heads:
+            heads[head_of[name]] = new_head(task, trunk)
+    model = MultiTaskModel(trunk, heads, head_of).to(dtype)
+    _load_heads(model, folder / HEADS)
+    return model, tokens, tasks
+
+
+def _save_heads(model: MultiTaskModel, path: Path) -> None:
+    from safetensors.torch import save_file
+
+    weights = model.heads.state_dict()
+    # Cloned: safetensors refuses tensors that share memory.
+    save_file({name: value.detach().cpu().clone() for name, value in weights.items()}, str(path))
+
+
+def _load_heads(model: MultiTaskModel, path: Path) -> None:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        weights = load_file(str(path))
+    except (OSError, SafetensorError) as error:
+        raise ValueError(f"{path} cannot be read ({error}): save the model anew.") from error
+    expected = model.heads.state_dict()
+    for name, value in expected.items():
+        found = weights.get(name)
+        if found is None or found.shape != value.shape:
+            shape = None if found is None else tuple(found.shape)
+            raise ValueError(
+                f"{path} has {name!r} of shape {shape} where the tasks in {DESCRIPTION} need "
+                f"{tuple(value.shape)}: the two files do not belong together."
+            )
+    model.heads.load_state_dict({name: weights[name] for name in expected})
+
+
+def _description(folder: Path) -> dict[str, Any]:
+    path = folder / DESCRIPTION
+    if not path.is_file():
+        raise ValueError(f"{folder} holds no {DESCRIPTION}: give a folder that a model was saved to.")
+    try:
+        described = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path} cannot be read ({error}): save the model anew.") from error
+    if not isinstance(described, dict) or described.get("format") != FORMAT:
+        raise ValueError(f"{path} is not of format {FORMAT}: load it with the version that wrote it.")
+    return described
+
+
+@contextmanager
+def _written_as_a_whole(folder: Path) -> Iterator[Path]:
+    """A new folder beside the wanted one, which takes its place at the end."""
+    if folder.exists() and not (folder.is_dir() and _replaceable(folder)):
+        raise ValueError(f"{folder} is there and is no saved model: give another folder.")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    part = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
+    try:
+        yield part
+        part.chmod(0o777 & ~_umask())
+        _replace(folder, part)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+
+
+def _replaceable(folder: Path) -> bool:
+    return (folder / DESCRIPTION).is_file() or not any(folder.iterdir())
+
+
+def _replace(folder: Path, part: Path) -> None:
+    if not folder.exists():
+        os.rename(part, folder)
+        return
+    old = Path(f"{part}-old")
+    os.rename(folder, old)
+    try:
+        os.rename(part, folder)
+    except BaseException:
+        with suppress(OSError):
+            os.rename(old, folder)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
