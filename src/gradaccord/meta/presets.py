@@ -1,0 +1,177 @@
+"""Published hyper-parameters of few-shot code bases, each with its source and the scale of its loss.
+
+    settings = settings_for("maml", preset="maml-omniglot-5way", shots=1)
+
+Inner rates are given for a loss that is a MEAN over the support set. Finn's code sums over the ways, so
+its 0.4 is 2.0 here. Iteration counts are the published ones: hours to days on a processor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+MEAN = "mean over examples, as published"
+
+
+@dataclass(frozen=True)
+class Preset:
+    """One published set: `settings` are fields of `Settings`; `loss_scale` says what was converted."""
+
+    name: str
+    algorithm: str
+    source: str
+    loss_scale: str
+    settings: dict[str, Any]
+    shots: tuple[int, ...] = (1, 5)
+
+
+def _reptile(name: str, note: str, **settings: Any) -> Preset:
+    common = {
+        "optimizer": "sgd", "outer_lr": 1.0, "schedule": "linear", "tasks": 5, "evaluation_steps": 50,
+        "inner_batch": 10, "evaluation_batch": 5, "queries": 1, "test_queries": 1, "network": "reptile",
+    }  # fmt: skip
+    return Preset(
+        name,
+        "reptile",
+        f"Nichol et al. 2018, openai/supervised-reptile, {note}",
+        MEAN,
+        common | settings,
+    )
+
+
+def _maml(name: str, note: str, finn_rate: float, ways: int, **settings: Any) -> Preset:
+    return Preset(
+        name,
+        "maml",
+        f"Finn et al. 2017, cbfinn/maml, {note}",
+        f"sum over the {ways} ways as published (rate {finn_rate:g}); mean here: "
+        f"{finn_rate:g} x {ways} = {finn_rate * ways:g}",
+        {"ways": ways, "inner_lr": round(finn_rate * ways, 6), "network": "maml", "outer_lr": 1e-3}
+        | settings,
+    )
+
+
+def _mamlpp(name: str, note: str, **settings: Any) -> Preset:
+    return Preset(
+        name,
+        "maml++",
+        f"Antoniou et al. 2019, AntreasAntoniou/HowToTrainYourMAMLPytorch, {note}",
+        MEAN,
+        {
+            "inner_steps": 5,
+            "epoch": 500,
+            "iterations": 50_000,
+            "network": "maml++",
+            "validate_every": 500,
+        }
+        | settings,
+    )
+
+
+def _sharing(algorithm: str, **settings: Any) -> dict[str, Any]:
+    """Chang & Lipson 2020: 5 steps at 0.1, Adam 1e-3, 15 queries, epochs of 1,000 iterations."""
+    common = {
+        "data": "cub200", "share": True, "inner_lr": 0.1, "inner_steps": 5, "outer_lr": 1e-3,
+        "queries": 15, "test_queries": 15, "network": "maml++", "filters": 48, "epoch": 1000,
+        "validate_every": 1000, "validation_tasks": 600,
+    }  # fmt: skip
+    return common | settings
+
+
+def _sharing_presets() -> list[Preset]:
+    """Both sets, CUB (150 epochs) and mini-ImageNet (250); 5 tasks a batch or 1 (5 x the epochs)."""
+    found = []
+    for algorithm in ("maml", "meta-sgd", "maml++"):
+        for data, epochs in (("cub200", 150), ("miniimagenet", 250)):
+            for tasks in (5, 1):
+                short = "cub" if data == "cub200" else "mini"
+                steps = {"tasks": tasks, "iterations": 1000 * epochs * (5 // tasks), "data": data}
+                found.append(
+                    Preset(
+                        f"sharing-{short}-{algorithm}-{tasks}task{'s' if tasks > 1 else ''}",
+                        algorithm,
+                        f"Chang & Lipson 2020, {data}, {tasks} tasks a batch",
+                        MEAN,
+                        _sharing(algorithm, **steps),
+                    )
+                )
+    return found
+
+
+PRESETS: dict[str, Preset] = {
+    preset.name: preset
+    for preset in [
+        _reptile(
+            "reptile-omniglot-5way", "Omniglot 5-way", data="omniglot", ways=5, inner_lr=1e-3,
+            inner_steps=5, train_shots=10, iterations=100_000,
+        ),
+        _reptile(
+            "reptile-omniglot-20way", "Omniglot 20-way", data="omniglot", ways=20, inner_lr=5e-4,
+            inner_steps=10, inner_batch=20, evaluation_batch=10, train_shots=10,
+            iterations=200_000,
+        ),
+        _reptile(
+            "reptile-miniimagenet-1shot", "mini-ImageNet 5-way 1-shot", data="miniimagenet",
+            inner_lr=1e-3, inner_steps=8, train_shots=15, iterations=100_000,
+        ),
+        _reptile(
+            "reptile-miniimagenet-5shot", "mini-ImageNet 5-way 5-shot", data="miniimagenet",
+            inner_lr=1e-3, inner_steps=8, train_shots=15, evaluation_batch=15, iterations=100_000,
+        ),
+        _maml(
+            "maml-omniglot-5way", "Omniglot 5-way 1-shot", 0.4, 5, data="omniglot", inner_steps=1,
+            evaluation_steps=10, queries=1, tasks=32, iterations=40_000,
+        ),
+        _maml(
+            "maml-omniglot-20way", "Omniglot 20-way 1-shot", 0.1, 20, data="omniglot",
+            inner_steps=5, evaluation_steps=10, queries=1, tasks=16, iterations=40_000,
+        ),
+        _maml(
+            "maml-miniimagenet", "mini-ImageNet 5-way", 0.01, 5, data="miniimagenet",
+            inner_steps=5, evaluation_steps=10, queries=15, tasks=4, filters=32,
+            iterations=60_000,
+        ),
+        _mamlpp(
+            "mamlpp-omniglot", "Omniglot, 64 filters", data="omniglot", inner_lr=0.1, tasks=8,
+            queries=1, filters=64, multi_step_epochs=10, schedule="cosine",
+        ),
+        _mamlpp(
+            "mamlpp-miniimagenet", "mini-ImageNet, 48 filters", data="miniimagenet",
+            inner_lr=0.01, tasks=2, queries=15, filters=48, multi_step_epochs=15, clip=10.0,
+        ),
+        *_sharing_presets(),
+    ]
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """An experiment of a paper: runs to be compared, by name."""
+
+    title: str
+    runs: dict[str, dict[str, Any]]
+
+
+def ten_times_inner_rate(preset: str = "sharing-cub-maml-5tasks") -> Recipe:
+    """The experiment of Chang & Lipson 2020 on the inner rate: 0.1 and 1.0, with and without sharing.
+
+    The claim: at ten times the inner rate plain MAML suffers and gradient sharing keeps it trainable.
+    The values are settings for `settings_for(preset algorithm, preset=preset, **run)`.
+    """
+    rate = find_preset(preset).settings["inner_lr"]
+    return Recipe(
+        "Inner learning rate x 10",
+        {
+            f"{label}, inner rate {scale * rate:g}": {"inner_lr": scale * rate, "share": share}
+            for scale in (1, 10)
+            for label, share in (("plain", False), ("sharing", True))
+        },
+    )
+
+
+def find_preset(name: str) -> Preset:
+    """A preset by its name."""
+    if name not in PRESETS:
+        raise ValueError(f"There is no preset {name!r}: choose one of {', '.join(PRESETS)}.")
+    return PRESETS[name]
