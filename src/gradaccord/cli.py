@@ -6,14 +6,16 @@ Heavy modules are imported inside the commands, so that `gradaccord --help` is i
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from gradaccord import __version__
+from gradaccord.commands import INTERRUPTED, UsageError, user_mistakes
+from gradaccord.compare import commands as comparing
+from gradaccord.train import commands as training
 
 app = typer.Typer(
     add_completion=False,
@@ -22,35 +24,18 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-# What typer raises for a wrong option or argument. Its versions have it in different modules.
-_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
-
-INTERRUPTED = 130  # as a shell reports a program that Ctrl-C ended
-
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line. A user's mistake gets one sentence and exit code 2."""
     try:
         code = app(arguments, prog_name="gradaccord", standalone_mode=False)
-    except _UsageError as error:
+    except UsageError as error:
         message = getattr(error, "format_message", error.__str__)().strip()
         print(f"gradaccord: {message}{'' if message[-1:] in '.?' else '.'}", file=sys.stderr)
         sys.exit(2)
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(INTERRUPTED)
     sys.exit(code if isinstance(code, int) else 0)
-
-
-@contextmanager
-def user_mistakes(*kinds: type[Exception]) -> Iterator[None]:
-    """Turn exceptions that a wrong option or a missing package causes into one sentence each."""
-    try:
-        yield
-    except kinds as error:
-        sentence = str(error)
-        if isinstance(error, OSError):
-            sentence = f"{error.filename}: {error.strerror}."
-        raise _UsageError(sentence) from error
 
 
 def _version(wanted: bool) -> None:
@@ -167,3 +152,8 @@ def landscape(
     console.print(f"Took {result.seconds:.0f} s.", highlight=False)
     for path in [*draw(result, out), result.save(out)]:
         console.print(f"Written: {path}", highlight=False, soft_wrap=True)
+
+
+app.command()(training.train)
+app.command()(training.validate)
+app.command()(comparing.compare)

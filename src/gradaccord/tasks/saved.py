@@ -1,43 +1,34 @@
-"""Save a model with its tasks, and load it again ready to predict.
-
-save("runs/trio/best", model, tokens, {"sst": sst, "sts": sts})
-saved = load("runs/trio/best")
-saved.model("sst", batch)
-"""
+"""A model and its tasks in one folder, and both again from it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from torch import nn
 
 from gradaccord.models.multitask import MultiTaskModel
 from gradaccord.models.saving import TaskEntry, load_model, save_model
 from gradaccord.models.tokens import Tokens
+from gradaccord.models.trunk import Trunk
 from gradaccord.tasks.kinds import build, options
 from gradaccord.tasks.task import Task
-
-
-@dataclass(frozen=True)
-class Saved:
-    """What a folder held."""
-
-    model: MultiTaskModel
-    tokens: Tokens
-    tasks: dict[str, Task[Any]]
 
 
 def save(
     folder: str | Path, model: MultiTaskModel, tokens: Tokens, tasks: Mapping[str, Task[Any]]
 ) -> None:
-    """Write trunk, tokenizer, heads and tasks; see `gradaccord.models.saving` for the files."""
-    save_model(folder, model, tokens, {n: TaskEntry(t.kind, options(t)) for n, t in tasks.items()})
+    """Write a folder that `load` reads whole, and `AutoModel.from_pretrained` the trunk of."""
+    entries = {name: TaskEntry(task.kind, options(task)) for name, task in tasks.items()}
+    save_model(folder, model, tokens, entries)
 
 
-def load(folder: str | Path) -> Saved:
-    """Read what `save` wrote; the model gives the same outputs, bit by bit."""
-    model, tokens, entries = load_model(
-        folder, lambda entry, trunk: build(entry.kind, **entry.options).new_head(trunk)
-    )
-    return Saved(model.eval(), tokens, {n: build(e.kind, **e.options) for n, e in entries.items()})
+def load(folder: str | Path) -> tuple[MultiTaskModel, Tokens, dict[str, Task[Any]]]:
+    """The model, its tokenizer and its tasks, with the same outputs bit for bit."""
+
+    def new_head(entry: TaskEntry, trunk: Trunk) -> nn.Module:
+        return build(entry.kind, **entry.options).new_head(trunk)
+
+    model, tokens, entries = load_model(folder, new_head)
+    return model, tokens, {name: build(e.kind, **e.options) for name, e in entries.items()}

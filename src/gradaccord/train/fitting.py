@@ -84,7 +84,7 @@ class Fit:
         self.seconds = 0.0  # of training, over all sessions
         self.phases = self._plan()
         self.place = 0
-        self.phase = self._begin(0)
+        self.phase = self.begin(0)
         self.best = -math.inf
         self.best_step = 0
         self.without_better = 0
@@ -130,7 +130,8 @@ class Fit:
             budget=budget,
         )
 
-    def _begin(self, place: int) -> Phase:
+    def begin(self, place: int) -> Phase:
+        """Set a phase up, from the weights as they are."""
         self.place = place
         return self.phases[place]()
 
@@ -149,9 +150,9 @@ class Fit:
                 if self.phase.over:
                     if self.place + 1 == len(self.phases):
                         break
-                    self.phase = self._begin(self.place + 1)
+                    self.phase = self.begin(self.place + 1)
                     start_share, start_time = 0.0, time.perf_counter()
-                self._step(log)
+                self.take_step(log)
                 self.seconds = time.perf_counter() - began
                 share = self.phase.share
                 pace = (time.perf_counter() - start_time) / max(share - start_share, 1e-9)
@@ -172,7 +173,8 @@ class Fit:
             self.save()
         log.flush()
 
-    def _step(self, log: Log) -> None:
+    def take_step(self, log: Log) -> None:
+        """One optimiser step."""
         phase = self.phase
         drawn = next(phase.feeder)
         losses = {one.name: self._calls(one) for one in drawn}
@@ -386,7 +388,7 @@ class Fit:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from a saved state."""
         if self.place != state["place"]:
-            self.phase = self._begin(int(state["place"]))
+            self.phase = self.begin(int(state["place"]))
         load_weights(
             self.accelerator, self.model, self.phase.optimizer, state["model"], state["optimizer"]
         )

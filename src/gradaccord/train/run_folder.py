@@ -72,36 +72,45 @@ class Log:
 
     SECONDS = 2.0
 
-    def __init__(self, path: Path, resume_at: int | None = None) -> None:
-        self.path = path
+    def __init__(self, path: Path | None, resume_at: int | None = None) -> None:
+        """path: None for a process that writes nothing."""
+        self.file: IO[str] | None = None
+        self._flushed = time.monotonic()
+        if path is None:
+            return
         if resume_at is None:
             path.unlink(missing_ok=True)
         elif path.exists():
-            self._cut(resume_at)
-        self.file: IO[str] = path.open("a", encoding="utf-8")
-        self._flushed = time.monotonic()
+            _cut(path, resume_at)
+        self.file = path.open("a", encoding="utf-8")
 
     def write(self, **record: Any) -> None:
         """Add a record."""
+        if self.file is None:
+            return
         self.file.write(json.dumps(record, ensure_ascii=False) + "\n")
         if time.monotonic() - self._flushed > self.SECONDS:
             self.flush()
 
     def flush(self) -> None:
         """Write through."""
-        self.file.flush()
+        if self.file is not None:
+            self.file.flush()
         self._flushed = time.monotonic()
 
     def close(self) -> None:
         """Write through and close."""
-        self.file.close()
+        if self.file is not None:
+            self.file.close()
 
-    def _cut(self, step: int) -> None:
-        kept = [record for record in read_log(self.path) if record.get("step", 0) <= step]
-        temporary = self.path.with_name(f".{self.path.name}.tmp")
-        with temporary.open("w", encoding="utf-8") as file:
-            file.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record in kept)
-        os.replace(temporary, self.path)
+
+def _cut(path: Path, step: int) -> None:
+    """Leave out what was logged after a step."""
+    kept = [record for record in read_log(path) if record.get("step", 0) <= step]
+    temporary = path.with_name(f".{path.name}.tmp")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record in kept)
+    os.replace(temporary, path)
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:

@@ -1,0 +1,35 @@
+"""The budget that every run of a comparison gets, in batch gradients."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from gradaccord.train.config import Config
+from gradaccord.train.problem import load_problem
+
+BASE_MB = 700.0  # of a process with torch and transformers, before any weights
+
+
+def budget_of(config: Config, data: Path | None = None) -> tuple[int, float]:
+    """Batch gradients of one run, and the memory in MB that one is likely to take.
+
+    `train.gradients` as it is; epochs and steps by what plain multi-task training would spend on
+    them: a batch gradient a batch, and a batch of every task a step.
+    """
+    problem = load_problem(config, data)
+    train = config.train
+    sizes = {name: len(problem.prepared[name].encoded["train"]) for name in problem.trained}
+    batches = {
+        name: max(size // min(config.tasks[name].batch_size or train.batch_size, size), 1)
+        for name, size in sizes.items()
+    }
+    if train.gradients is not None:
+        gradients = train.gradients
+    elif train.steps is not None:
+        gradients = train.steps * len(batches)
+    else:
+        gradients = math.ceil((train.epochs or 3.0) * sum(batches.values()))
+    weights = sum(p.numel() * p.element_size() for p in problem.model.parameters())
+    copies = 4 + len(batches)  # weights, two moments, one gradient a task, and as much for activations
+    return gradients, BASE_MB + 1.5 * copies * weights / 2**20

@@ -1,0 +1,100 @@
+"""The command `compare`: methods over seeds at equal budgets, and a table at the end."""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gradaccord.commands import INTERRUPTED, user_mistakes
+from gradaccord.train.commands import DataOption, FileArgument, OverridesArgument
+
+
+def compare(
+    file: FileArgument,
+    overrides: OverridesArgument = None,
+    methods: Annotated[
+        str,
+        typer.Option(
+            metavar="A;B",
+            help="e.g. 'pcgrad;dotprod:weight=0.2;sum+smart;stl'; commas do if no options.",
+        ),
+    ] = "pcgrad,gradvac,sequential_reptile,dotprod",
+    baseline: Annotated[str, typer.Option(metavar="A", help="What all are compared with.")] = "sum",
+    seeds: Annotated[int, typer.Option(min=1, metavar="N", help="Runs of each method.")] = 3,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder of all runs; default: runs/FILE-compare.")
+    ] = None,
+    data: DataOption = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Runs side by side; default: what fits.")
+    ] = None,
+    controls: Annotated[
+        bool, typer.Option(help="Add to each method the control that differs by its idea alone.")
+    ] = True,
+) -> None:
+    """Train several methods on several seeds with equal budgets, and say which differences are real.
+
+    Runs that are finished are reused; a run that dies leaves the others going, and the table says so.
+    Every method's control is added by itself. For example:
+
+    [bold]gradaccord compare trio.yaml --methods pcgrad,gradvac,stl --seeds 5[/bold]
+    """
+    from rich.console import Console
+
+    console = Console()
+    with user_mistakes(ValueError, OSError, ModuleNotFoundError):
+        from gradaccord.compare import tables
+        from gradaccord.compare.budget import budget_of
+        from gradaccord.compare.runs import Standing, execute, fitting_jobs, plan
+        from gradaccord.compare.screen import Screen
+        from gradaccord.compare.specs import Spec, with_controls
+        from gradaccord.compare.summary import summarise
+        from gradaccord.train.reading import read_config
+
+        base = read_config(file, overrides or [])
+        specs = [Spec.parse(text) for text in split_methods(methods)]
+        first = Spec.parse(baseline)
+        wanted = with_controls(specs, first) if controls else list(dict.fromkeys([first, *specs]))
+        folder = out if out is not None else Path("runs") / f"{file.stem}-compare"
+        folder.mkdir(parents=True, exist_ok=True)
+        gradients, memory = budget_of(base, data)
+        side_by_side = fitting_jobs(jobs, memory)
+        runs = plan(base, wanted, seeds, gradients, folder)
+        console.print(
+            f"{len(wanted)} methods x {seeds} seeds, {gradients:,} batch gradients each, "
+            f"{side_by_side} side by side: {', '.join(map(str, wanted))}.",
+            highlight=False,
+            soft_wrap=True,
+        )
+        screen = Screen(console)
+        began = time.monotonic()
+        try:
+            with screen.running():
+                execute(runs, data=data, jobs=side_by_side, show=screen.show)
+        except KeyboardInterrupt:
+            console.print("Interrupted; every run is saved. The same command goes on.", highlight=False)
+            raise typer.Exit(INTERRUPTED) from None
+        screen.show(Standing(runs, math.nan))
+        summary = summarise(runs)
+        written = tables.write(summary, folder)
+    console.print(tables.terminal(summary))
+    for sentence in [*tables.remarks(summary), *tables.findings(summary)]:
+        console.print(sentence, highlight=False, soft_wrap=True)
+    console.print(f"Took {time.monotonic() - began:.0f} s. Written: {', '.join(map(str, written))}",
+                  highlight=False, soft_wrap=True)  # fmt: skip
+    console.print(f"The whole picture: gradaccord report {folder}", highlight=False, soft_wrap=True)
+
+
+def split_methods(text: str) -> list[str]:
+    """At semicolons; at commas where there are none (a comma also parts the options of a method)."""
+    separator = ";" if ";" in text or ":" in text else ","
+    found = [part.strip() for part in text.split(separator) if part.strip()]
+    if not found:
+        raise ValueError(
+            "`--methods` is empty: name at least one; `gradaccord list methods` shows all."
+        )
+    return found

@@ -1,0 +1,189 @@
+"""All runs of a comparison: side by side in processes of their own, reused where they are finished."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gradaccord.compare.specs import Spec
+from gradaccord.train.config import Config
+from gradaccord.train.reading import read_config, write_config
+from gradaccord.train.run_folder import CONFIG, LOG, RESULTS, RunFolderError, read_json
+
+OUTPUT = "output.txt"  # what a run printed
+WANTED = "wanted.yaml"  # the configuration that its process is given
+POLL = 0.5  # seconds between two looks at the processes
+
+
+@dataclass
+class Run:
+    """One method on one seed."""
+
+    spec: Spec
+    seed: int
+    folder: Path
+    config: Config
+    results: dict[str, Any] | None = None
+    failure: str | None = None
+    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+    @property
+    def done(self) -> bool:
+        """Finished, or failed for good."""
+        return self.results is not None or self.failure is not None
+
+    @property
+    def share(self) -> float:
+        """How far it is, 0 to 1."""
+        return 1.0 if self.done else _share(self.folder / LOG)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where the comparison stands, for a screen."""
+
+    runs: Sequence[Run]
+    seconds_left: float
+
+    @property
+    def share(self) -> float:
+        """Of all the work."""
+        return sum(run.share for run in self.runs) / len(self.runs)
+
+
+def plan(base: Config, specs: Sequence[Spec], seeds: int, gradients: int, folder: Path) -> list[Run]:
+    """Every method on every seed, seeds first: a comparison that is cut short is still one."""
+    return [
+        Run(spec, seed, folder / spec.folder / f"seed-{seed}", spec.config(base, seed, gradients))
+        for seed in range(seeds)
+        for spec in specs
+    ]
+
+
+def execute(
+    runs: Sequence[Run],
+    *,
+    data: Path | None,
+    jobs: int,
+    show: Callable[[Standing], None] = lambda standing: None,
+) -> None:
+    """Do what is not done yet, `jobs` processes at a time. A run that dies leaves the others going.
+
+    On Ctrl-C every process is asked to save itself, and waited for.
+    """
+    for run in runs:
+        _reuse(run)
+    waiting = [run for run in runs if not run.done]
+    active: list[Run] = []
+    began = time.monotonic()
+    share_before = sum(run.share for run in runs)
+    try:
+        while waiting or active:
+            while waiting and len(active) < jobs:
+                run = waiting.pop(0)
+                run.process = _start(run, data, jobs)
+                active.append(run)
+            time.sleep(POLL)
+            for run in [run for run in active if run.process and run.process.poll() is not None]:
+                active.remove(run)
+                _collect(run)
+            share = sum(run.share for run in runs)
+            pace = (time.monotonic() - began) / max(share - share_before, 1e-9)
+            left = pace * (len(runs) - share) if share > share_before else math.nan
+            show(Standing(runs, left))
+    except BaseException:
+        for run in active:
+            if run.process:
+                run.process.send_signal(2)
+        for run in active:
+            if run.process:
+                run.process.wait()
+        raise
+
+
+def fitting_jobs(jobs: int | None, memory_mb: float) -> int:
+    """How many runs fit side by side: one a core, and no more than the memory holds."""
+    if jobs is not None:
+        return jobs
+    cores = os.cpu_count() or 1
+    free = _free_memory_mb()
+    return max(1, min(cores, int(free / max(memory_mb, 1.0))))
+
+
+def _reuse(run: Run) -> None:
+    """Take over a finished run; one that was made with other settings is refused."""
+    if (run.folder / WANTED).exists() and read_config(run.folder / WANTED) != run.config:
+        raise RunFolderError(
+            f"{run.folder} holds a run with other settings: choose another --out, or remove it."
+        )
+    if (run.folder / RESULTS).exists():
+        run.results = read_json(run.folder / RESULTS)
+
+
+def _start(run: Run, data: Path | None, jobs: int) -> subprocess.Popen[bytes]:
+    run.folder.mkdir(parents=True, exist_ok=True)
+    write_config(run.config, run.folder / WANTED)
+    command = [sys.executable, "-m", "gradaccord", "train", str(run.folder / WANTED)]
+    command += ["--out", str(run.folder)]
+    if data is not None:
+        command += ["--data", str(data)]
+    if (run.folder / CONFIG).exists() or any(run.folder.glob(f"*/{CONFIG}")):
+        command.append("--resume")
+    threads = max((os.cpu_count() or 1) // jobs, 1)
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"}
+    with (run.folder / OUTPUT).open("ab") as output:
+        return subprocess.Popen(
+            command,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            env=environment,
+            start_new_session=True,  # Ctrl-C reaches it from us alone, once
+        )
+
+
+def _collect(run: Run) -> None:
+    code = run.process.returncode if run.process else 1
+    if (run.folder / RESULTS).exists():
+        run.results = read_json(run.folder / RESULTS)
+        return
+    lines = (run.folder / OUTPUT).read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+    said = lines[-1].strip() if lines else "it printed nothing"
+    run.failure = f"{how}: {said}"
+
+
+def _share(log: Path) -> float:
+    """The share in the last whole line of a log."""
+    try:
+        with log.open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(file.tell() - 8192, 0))
+            lines = file.read().decode("utf-8", errors="replace").splitlines()
+    except OSError:
+        return 0.0
+    for line in reversed(lines):
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if record.get("event") == "step" and record.get("phase") == "main":
+            return min(float(record["share"]), 0.99)
+    return 0.0
+
+
+def _free_memory_mb() -> float:
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            entries = dict(line.split(":", 1) for line in file)
+        return float(entries["MemAvailable"].split()[0]) / 1024
+    except (OSError, KeyError, ValueError):
+        return 4096.0

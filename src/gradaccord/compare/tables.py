@@ -1,0 +1,174 @@
+"""A comparison as tables: on the terminal, as Markdown, CSV and JSON."""
+
+from __future__ import annotations
+
+import csv
+import math
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from gradaccord.compare.statistics import Difference, Mean
+from gradaccord.compare.summary import AVERAGE, Row, Summary
+from gradaccord.train.run_folder import write_json
+
+
+def headings(summary: Summary) -> list[str]:
+    """The columns, in order."""
+    tasks = [f"{task} ({summary.metrics[task]})" for task in summary.tasks]
+    return [
+        "method", AVERAGE, "vs baseline", "vs control", *tasks, "train loss", "cosine", "distance",
+        "time", "gradients", "memory", "seeds",
+    ]  # fmt: skip
+
+
+def cells(row: Row, summary: Summary) -> list[str]:
+    """One method's line."""
+    control = "–"
+    if row.to_control is not None:
+        control = f"{row.to_control} [{row.control}]"
+    seeds = str(len(row.seeds))
+    if row.collapsed:
+        seeds += f" ({len(row.collapsed)} collapsed)"
+    if row.missing:
+        seeds += f" ({len(row.missing)} missing)"
+    return [
+        row.name + (" (control)" if row.spec.is_control else ""),
+        str(row.scores[AVERAGE]),
+        "baseline" if row.spec == summary.rows[0].spec else str(row.to_baseline),
+        control,
+        *(str(row.scores.get(task, Mean.of([]))) for task in summary.tasks),
+        _number(row.train_loss, 3),
+        _number(row.cosine, 3),
+        _number(row.distance, 2),
+        *(f"{row.costs[name]:.2f}x" for name in ("seconds", "gradients", "memory_mb")),
+        seeds,
+    ]
+
+
+def terminal(summary: Summary) -> Table:
+    """For the screen: all but the costs' finer points."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for i, heading in enumerate(headings(summary)):
+        table.add_column(heading, justify="left" if i == 0 else "right", overflow="fold")
+    for row in summary.rows:
+        table.add_row(*cells(row, summary))
+    return table
+
+
+def markdown(summary: Summary) -> str:
+    """The same as a Markdown table, with what is missing below it."""
+    lines = [headings(summary), ["---"] * len(headings(summary))]
+    lines += [cells(row, summary) for row in summary.rows]
+    text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return text + "\n" + "".join(f"\n{sentence}\n" for sentence in remarks(summary))
+
+
+def remarks(summary: Summary) -> list[str]:
+    """How to read the table, and which runs are not in it."""
+    found = [
+        f"Scores are in percent on {summary.split}, mean ± standard error over seeds; differences are "
+        "paired by seed, p of a t-test; costs are relative to the baseline; all runs had the same "
+        "budget of batch gradients."
+    ]
+    for row in summary.rows:
+        for seed, reason in row.missing.items():
+            found.append(f"Missing: {row.name}, seed {seed}: {reason}.")
+        if row.collapsed:
+            shown = ", ".join(map(str, row.collapsed))
+            found.append(f"{row.name} did not learn on seed {shown}: its cosines mean nothing there.")
+    return found
+
+
+def findings(summary: Summary) -> list[str]:
+    """What the numbers say, in a sentence or two; also when they say nothing."""
+    baseline = summary.rows[0]
+    others = [row for row in summary.rows[1:] if not row.spec.is_control and row.seeds]
+    better = [r for r in others if _clear(r.to_baseline, +1) and _clear(r.to_control, +1)]
+    worse = [r for r in others if _clear(r.to_baseline, -1)]
+    found = []
+    if better:
+        shown = ", ".join(f"{r.name} ({r.to_baseline})" for r in better)
+        found.append(f"Clearly better than {baseline.name} and than its control: {shown}.")
+    else:
+        found.append(
+            f"No method is clearly better than both {baseline.name} and its own control here "
+            f"({len(baseline.seeds)} seeds, p < 0.05)."
+        )
+    if worse:
+        shown = ", ".join(f"{r.name} ({r.to_baseline})" for r in worse)
+        found.append(f"Clearly worse than {baseline.name}: {shown}.")
+    return found
+
+
+def write(summary: Summary, folder: Path) -> list[Path]:
+    """comparison.md, .csv and .json."""
+    (folder / "comparison.md").write_text(markdown(summary), encoding="utf-8")
+    with (folder / "comparison.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows(_flat(summary))
+    write_json(folder / "comparison.json", to_json(summary))
+    return [folder / f"comparison.{ending}" for ending in ("md", "csv", "json")]
+
+
+def to_json(summary: Summary) -> dict[str, Any]:
+    """Everything, ready for JSON."""
+    return {
+        "split": summary.split,
+        "tasks": list(summary.tasks),
+        "metrics": summary.metrics,
+        "findings": findings(summary),
+        "remarks": remarks(summary),
+        "methods": [
+            {
+                "method": row.name,
+                "is_control": row.spec.is_control,
+                "seeds": list(row.seeds),
+                "scores": {task: _mean(mean) for task, mean in row.scores.items()},
+                "vs_baseline": {**_mean(row.to_baseline.mean), "p": _known(row.to_baseline.p)},
+                "control": None if row.control is None else str(row.control),
+                "vs_control": None
+                if row.to_control is None
+                else {**_mean(row.to_control.mean), "p": _known(row.to_control.p)},
+                "train_loss": _mean(row.train_loss),
+                "cosine": _mean(row.cosine),
+                "distance": _mean(row.distance),
+                "collapsed": list(row.collapsed),
+                "costs": {name: _known(value) for name, value in row.costs.items()},
+                "missing": {str(seed): reason for seed, reason in row.missing.items()},
+            }
+            for row in summary.rows
+        ],
+    }
+
+
+def _flat(summary: Summary) -> list[list[Any]]:
+    """One line a method and task, for spreadsheets."""
+    lines: list[list[Any]] = [
+        ["method", "control", "task", "metric", "mean", "standard error", "seeds"]
+    ]
+    for row in summary.rows:
+        for task, mean in row.scores.items():
+            metric = summary.metrics.get(task, AVERAGE)
+            kind = "yes" if row.spec.is_control else "no"
+            lines.append([row.name, kind, task, metric, mean.value, mean.error, mean.count])
+    return lines
+
+
+def _clear(difference: Difference | None, sign: int) -> bool:
+    """Whether a difference goes this way beyond chance; no control at all counts as one passed."""
+    if difference is None:
+        return True
+    return difference.clear and difference.mean.value * sign > 0
+
+
+def _mean(mean: Mean) -> dict[str, Any]:
+    return {"mean": _known(mean.value), "error": _known(mean.error), "count": mean.count}
+
+
+def _known(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _number(mean: Mean, digits: int) -> str:
+    return "–" if not mean.count else f"{mean.value:.{digits}f}"

@@ -1,0 +1,220 @@
+"""One run from its configuration to its results: set up, train or continue, judge, write down."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gradaccord.train.config import Config
+from gradaccord.train.fitting import Fit, Progress, peak_memory
+from gradaccord.train.problem import Problem, load_problem
+from gradaccord.train.reading import read_config, write_config
+from gradaccord.train.run_folder import (
+    ABOUT,
+    CONFIG,
+    LOG,
+    RESULTS,
+    Log,
+    RunFolderError,
+    about,
+    locked,
+    read_json,
+    write_json,
+)
+
+MODEL = "model"  # the folder, in a run's, of the model that is kept
+
+
+class Interrupted(Exception):  # noqa: N818
+    """Ctrl-C: everything is saved."""
+
+
+def train(
+    config: Config,
+    folder: Path,
+    *,
+    resume: bool = False,
+    deterministic: bool = False,
+    data: Path | None = None,
+    show: Callable[[Progress], None] = lambda progress: None,
+    say: Callable[[str], None] = lambda sentence: None,
+    command: list[str] | None = None,
+) -> dict[str, Any]:
+    """Train, evaluate and write everything below `folder`; what `results.json` holds is returned.
+
+    resume: continue an unfinished run bit for bit (on a CPU; a finished one is only read).
+    deterministic: torch's deterministic algorithms alone.
+    data: the folder of the data sets. show: told after every step. say: told what a user should know.
+    """
+    accelerator = make_accelerator(config, deterministic)
+    main = accelerator.is_main_process
+    with locked(folder) if main else nullcontext():
+        finished = _check_folder(config, folder, resume) if main else None
+        if finished is not None:
+            say(f"{folder} holds a finished run: nothing to do.")
+            return finished
+        if main:
+            write_config(config, folder / CONFIG)
+            if not resume or not (folder / ABOUT).exists():
+                write_json(folder / ABOUT, about(command))
+        accelerator.wait_for_everyone()
+        seed_everything(config.train.seed)
+        problem = load_problem(config, data, say if main else lambda sentence: None)
+        if main:
+            for sentence in describe(config, problem, accelerator):
+                say(sentence)
+        seed_everything(config.train.seed + 1000003 * accelerator.process_index)
+        quiet: dict[str, Any] = {} if not main else {"show": show, "say": say}
+        fit = Fit(config, problem, folder, accelerator, **quiet)
+        continued = resume and fit.resume()
+        if resume and main:
+            say(
+                f"Continued at step {fit.step}."
+                if continued
+                else "There is no checkpoint: started anew."
+            )
+        log = Log(folder / LOG if main else None, fit.step if continued else None)
+        try:
+            fit.run(log)
+            if fit.interrupted:
+                raise Interrupted(f"Saved at step {fit.step}.")
+            results = conclude(fit, continued)
+        finally:
+            log.close()
+        if main:
+            _save_model(problem, folder / MODEL)
+            write_json(folder / RESULTS, results)
+        accelerator.wait_for_everyone()
+        return results
+
+
+def make_accelerator(config: Config, deterministic: bool = False) -> Any:
+    """Accelerate, with the configured precision and number of threads."""
+    from accelerate import Accelerator
+    from accelerate.utils import DistributedDataParallelKwargs
+
+    if config.train.threads is not None:
+        torch.set_num_threads(config.train.threads)
+    if deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True)
+    precision = config.train.precision
+    if precision == "auto":
+        gpu = torch.cuda.is_available()
+        precision = "bf16" if gpu and torch.cuda.is_bf16_supported() else "fp32"
+    # Every task reaches other heads: the reduction is the methods' own, and must not wait for all.
+    kwargs = DistributedDataParallelKwargs(find_unused_parameters=True)
+    mixed = {"fp32": "no"}.get(precision, precision)
+    return Accelerator(mixed_precision=mixed, kwargs_handlers=[kwargs])
+
+
+def seed_everything(seed: int) -> None:
+    """Python's and torch's global generators; numpy's is not used."""
+    random.seed(seed)
+    torch.manual_seed(seed)
+
+
+def conclude(fit: Fit, continued: bool) -> dict[str, Any]:
+    """Load the best weights, judge them on every labelled split, and sum the run up."""
+    last = fit.evaluations[-1] if fit.evaluations else {}
+    if fit.evaluations:
+        fit.load_best()
+    dev = fit.evaluated("dev")
+    test = fit.evaluated("test")
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return {
+        "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "method": {"name": fit.config.method.name, **fit.config.method.options},
+        "regularize": [term.name for term in fit.config.regularize],
+        "seed": fit.config.train.seed,
+        "metrics": {task: p.task.metric for task, p in fit.problem.prepared.items()},
+        "kinds": {task: p.task.kind for task, p in fit.problem.prepared.items()},
+        "trained": list(fit.problem.trained),
+        "dev": {task: evaluated.scores for task, evaluated in dev.items()},
+        "test": {task: evaluated.scores for task, evaluated in test.items()},
+        "best_step": fit.best_step,
+        "last": {k: last[k] for k in ("train_loss", "task_cosine", "distance") if k in last},
+        "evaluations": fit.evaluations,
+        "errors": _errors(fit, {"dev": dev, "test": test}),
+        "notes": {name: p.notes for name, p in fit.problem.prepared.items() if p.notes},
+        "overlaps": [str(overlap) for overlap in fit.problem.overlaps],
+        "cost": {
+            "seconds": fit.seconds,
+            "cpu_seconds": None if continued else usage.ru_utime + usage.ru_stime,
+            "steps": fit.step,
+            "gradients": fit.phase.gradients,
+            "memory_mb": peak_memory(),
+        },
+    }
+
+
+def _errors(fit: Fit, evaluated: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The error analysis of each task on the last split it was judged on."""
+    from gradaccord.tasks.errors import analyse
+
+    found = {}
+    for split, tasks in evaluated.items():
+        for name, own in tasks.items():
+            prepared = fit.problem.prepared[name]
+            analysis = analyse(
+                prepared.task, prepared.splits[split], own.predictions, worst=fit.config.probe.errors
+            )
+            found[name] = {"split": split, **analysis.to_json()}
+    return found
+
+
+def _save_model(problem: Problem, folder: Path) -> None:
+    from gradaccord.tasks.saved import save
+
+    tasks = {name: prepared.task for name, prepared in problem.prepared.items()}
+    save(folder, problem.model, problem.tokens, tasks)
+
+
+def _check_folder(config: Config, folder: Path, resume: bool) -> dict[str, Any] | None:
+    """The results if there is nothing left to do; an error if the folder holds something else."""
+    if not (folder / CONFIG).exists():
+        return None
+    if not resume:
+        state = "a finished" if (folder / RESULTS).exists() else "an unfinished"
+        raise RunFolderError(
+            f"The run folder {folder} holds {state} run: continue it with --resume, or choose another "
+            "--out."
+        )
+    before = read_config(folder / CONFIG)
+    if before != config:
+        changed = [k for k in type(config).model_fields if getattr(before, k) != getattr(config, k)]
+        raise RunFolderError(
+            f"The run folder {folder} was started with another `{changed[0]}`: give the same "
+            "configuration to --resume, or choose another --out."
+        )
+    if (folder / RESULTS).exists():
+        results: dict[str, Any] = read_json(folder / RESULTS)
+        return results
+    return None
+
+
+def describe(config: Config, problem: Problem, accelerator: Any) -> Iterator[str]:
+    """What will be trained, where, on what, and what is odd about it."""
+    weights = sum(p.numel() for p in problem.model.parameters())
+    precision = {"no": "fp32"}.get(accelerator.mixed_precision, accelerator.mixed_precision)
+    where = f"{accelerator.device.type}, {precision}"
+    if accelerator.device.type == "cpu":
+        where += f", threads: {torch.get_num_threads()}"
+    if accelerator.num_processes > 1:
+        where += f", processes: {accelerator.num_processes}"
+    yield f"{config.model.name}: {weights / 1e6:.1f} M weights; {where}."
+    for name, prepared in problem.prepared.items():
+        counts = ", ".join(f"{len(own):,} {split}" for split, own in prepared.splits.items())
+        extra = "" if name in problem.trained else " (never trained on)"
+        yield f"{name}: {prepared.task.kind}, {counts}{extra}."
+        for split, notes in prepared.notes.items():
+            yield f"{name} {split}: " + ", ".join(f"{n:,} {what}" for what, n in notes.items()) + "."
+    yield from map(str, problem.overlaps)

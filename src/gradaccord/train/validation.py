@@ -1,0 +1,89 @@
+"""Try a configuration: every task's batch and one step, what memory it takes, how long it would be."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+from gradaccord.train.config import Config, Method
+from gradaccord.train.fitting import Fit, peak_memory
+from gradaccord.train.methods import SINGLE_TASK
+from gradaccord.train.problem import load_problem
+from gradaccord.train.run import describe, make_accelerator, seed_everything
+from gradaccord.train.run_folder import Log
+from gradaccord.train.screen import duration
+
+STEPS = 3  # timed; the first one is slower, and the fastest counts
+
+
+def check_run(config: Config, data: Path | None = None) -> Iterator[str]:
+    """Sentences about the run, as they are found out. A configuration that cannot run raises."""
+    if config.method.name == SINGLE_TASK:
+        yield "stl trains one model per task; tried here: all tasks at once."
+        config = config.model_copy(update={"method": Method(name="sum")})
+    yield "The configuration is valid."
+    accelerator = make_accelerator(config)
+    seed_everything(config.train.seed)
+    problem = load_problem(config, data)
+    yield from describe(config, problem, accelerator)
+    with tempfile.TemporaryDirectory() as folder:
+        fit = Fit(config, problem, Path(folder), accelerator)
+        fit.phase = fit.begin(len(fit.phases) - 1)
+        for task in problem.trained:
+            rows = fit.phase.batches[task].batch_size
+            batch = problem.prepared[task].encoded["train"].batch(range(rows))
+            shape = "x".join(map(str, batch["input_ids"].shape)) if "input_ids" in batch else rows
+            with torch.no_grad():
+                loss, _ = problem.prepared[task].task.loss(fit.model(task, batch), batch)
+            yield f"{task}: a batch of {shape} tokens, loss {float(loss):.3f}."
+        log = Log(None)
+        times = []
+        for _ in range(STEPS):
+            began = time.perf_counter()
+            fit.take_step(log)
+            times.append(time.perf_counter() - began)
+        yield from _memory(fit)
+        share = fit.phase.step_cost / fit.phase.budget.amount
+        steps = round(1 / share)
+        yield (
+            f"About {duration(min(times) * steps)} of training: {steps:,} steps of {min(times):.2f} s, "
+            f"{fit.phase.gradients / STEPS * steps:,.0f} batch gradients (evaluation not counted)."
+        )
+
+
+def _memory(fit: Fit) -> Iterator[str]:
+    weights = sum(p.numel() * p.element_size() for p in fit.trainable.parameters())
+    trained = sum(p.numel() * p.element_size() for p in fit.trainable.parameters() if p.requires_grad)
+    state = sum(
+        value.numel() * value.element_size()
+        for own in fit.phase.optimizer.state.values()
+        for value in own.values()
+        if isinstance(value, torch.Tensor)
+    )
+    copies = _gradients_kept(fit)
+    shared = sum(p.numel() * p.element_size() for p in fit.trunk.parameters() if p.requires_grad)
+    parts = {
+        "weights": weights,
+        "gradients": trained,
+        "optimiser": state,
+        f"{copies} more of the trunk's size for the method": copies * shared,
+    }
+    shown = ", ".join(f"{name} {size / 2**20:,.0f} MB" for name, size in parts.items() if size)
+    total = sum(parts.values()) / 2**20
+    yield f"Memory: {shown}; {total:,.0f} MB besides activations; peak so far {peak_memory():,.0f} MB."
+
+
+def _gradients_kept(fit: Fit) -> int:
+    """Copies of gradient or weights that the method keeps beside the gradient that is stepped on."""
+    feed, cls = fit.phase.entry.feed, fit.phase.entry.cls
+    if feed == "all":
+        return max(len(fit.problem.trained) - 1, 0)
+    if feed == "pair":
+        return 2 if cls == "DotProd" else 1
+    return {"SAM": 1, "SequentialReptile": 1, "Reptile": 1, "FOMAML": 2, "MultiTaskReptile": 2}.get(
+        cls, 0
+    )
