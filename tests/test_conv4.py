@@ -61,6 +61,19 @@ def test_batch_norm_without_a_weight_can_be_differentiated_twice() -> None:
     assert all(g.isfinite().all() for g in second)
 
 
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_bias_that_batch_norm_removes_has_no_gradient(name: str) -> None:
+    make, (channels, size), _ = PUBLISHED[name]
+    model = make(5)
+    images = torch.rand(4, channels, size, size)
+    before = model(images)
+    before.square().sum().backward()
+    for block in model.blocks:
+        assert block.conv.bias.grad.count_nonzero() == 0
+        torch.nn.init.normal_(block.conv.bias)
+    assert torch.equal(before, model(images))
+
+
 def test_adapts_to_a_task() -> None:
     torch.manual_seed(0)
     model = Conv4(5, filters=16)

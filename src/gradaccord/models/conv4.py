@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 import torch
 from torch import nn
-from torch.nn.functional import batch_norm, leaky_relu, max_pool2d, relu
+from torch.nn.functional import batch_norm, conv2d, leaky_relu, max_pool2d, relu
 
 Downsample = Literal["stride", "pool"]
 Order = Literal["norm-activation-pool", "norm-pool-activation", "pool-norm-activation"]
@@ -171,7 +171,7 @@ class ConvBlock(nn.Module):
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         """Half the height and width."""
-        hidden = self.conv(hidden)
+        hidden = self._convolve(hidden)
         if not self.pools:
             return self._activate(self.norm(hidden))
         if self.order == "pool-norm-activation":
@@ -179,6 +179,15 @@ class ConvBlock(nn.Module):
         if self.order == "norm-pool-activation":
             return self._activate(self._pool(self.norm(hidden)))
         return self._pool(self._activate(self.norm(hidden)))
+
+    def _convolve(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Without the bias, which the norm would remove again: so its gradient is zero, not rounding.
+
+        Adam would make whole steps of the rounding.
+        """
+        assert self.conv.bias is not None
+        weight = self.conv.weight + 0 * self.conv.bias.view(-1, 1, 1, 1)
+        return conv2d(hidden, weight, None, self.conv.stride, self.conv.padding)
 
     def _pool(self, hidden: torch.Tensor) -> torch.Tensor:
         return max_pool2d(hidden, 2, ceil_mode=self.ceil)

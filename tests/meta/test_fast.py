@@ -1,0 +1,235 @@
+"""The fast path of Conv-4: same values, first and second derivatives as the module through autograd."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch.func import functional_call
+from torch.nn.functional import cross_entropy
+
+from gradaccord.meta.closed_form import BatchNorm, Convolution
+from gradaccord.meta.fast import FastConv4, fast_network
+from gradaccord.meta.first_layer import Affine, Patches, Pick, first_block
+from gradaccord.meta.network import chosen_network
+from gradaccord.models.conv4 import Conv4
+
+Network = Callable[[dict[str, torch.Tensor], torch.Tensor], torch.Tensor]
+double = partial(torch.rand, dtype=torch.float64)
+
+LAYOUTS: dict[str, dict[str, Any]] = {
+    "stride": {"channels": 1, "size": 28},
+    "stride, mean, unscaled": {"channels": 1, "size": 28, "head": "mean", "scale": False},
+    "stride, odd": {"channels": 3, "size": 21, "activation": "leaky_relu"},
+    "pool": {"channels": 3, "size": 32, "downsample": "pool"},
+    "pool, unscaled": {"channels": 3, "size": 32, "downsample": "pool", "scale": False},
+    "pool, odd, leaky": {"channels": 3, "size": 35, "downsample": "pool", "activation": "leaky_relu"},
+    "pool, odd, ceil": {"channels": 3, "size": 21, "downsample": "pool", "ceil": True},
+    "pool before the activation": {
+        "channels": 1,
+        "size": 32,
+        "downsample": "pool",
+        "order": "norm-pool-activation",
+    },
+    "pool before the norm": {
+        "channels": 3,
+        "size": 21,
+        "downsample": "pool",
+        "order": "pool-norm-activation",
+        "ceil": True,
+    },
+}
+
+
+def model_of(layout: str) -> Conv4:
+    """In float64, away from its start; a third of the batch-norm weights is negative."""
+    torch.manual_seed(0)
+    model = Conv4(3, filters=4, **LAYOUTS[layout]).double()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter += 0.1 * torch.randn_like(parameter)
+            if name.endswith("norm.weight"):
+                parameter[::3] *= -1
+    return model
+
+
+def general(model: Conv4) -> Network:
+    return lambda params, images: functional_call(model, params, (images,))
+
+
+def meta_gradient(network: Network, model: Conv4, steps: int = 3) -> list[torch.Tensor]:
+    """Query loss and its gradient through the inner steps, by plain autograd."""
+    generator = torch.Generator().manual_seed(1)
+    shape = (6, model.channels, model.size, model.size)
+    support, query = (torch.rand(shape, generator=generator, dtype=torch.float64) for _ in range(2))
+    labels = torch.arange(3).repeat(2)
+    names, start = zip(*model.named_parameters(), strict=True)
+    weights = list(start)
+    for _ in range(steps):
+        loss = cross_entropy(network(dict(zip(names, weights, strict=True)), support), labels)
+        gradients = torch.autograd.grad(loss, weights, create_graph=True)
+        weights = [w - 0.1 * g for w, g in zip(weights, gradients, strict=True)]
+    loss = cross_entropy(network(dict(zip(names, weights, strict=True)), query), labels)
+    return [loss.detach(), *torch.autograd.grad(loss, start)]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_meta_gradient_equals_autograd_through_the_module(layout: str) -> None:
+    model = model_of(layout)
+    fast = fast_network(model)
+    assert fast is not None
+    for ours, true in zip(
+        meta_gradient(fast, model), meta_gradient(general(model), model), strict=True
+    ):
+        assert (ours - true).abs().max() <= 1e-10 * max(1.0, float(true.abs().max()))
+
+
+@pytest.mark.parametrize("layout", ["stride", "pool"])
+def test_meta_gradient_has_a_second_order_part_to_be_compared(layout: str) -> None:
+    """Without it the test above would pass for a network that is right to first order alone."""
+    model = model_of(layout)
+
+    def first_order(params: dict[str, torch.Tensor], images: torch.Tensor) -> torch.Tensor:
+        outputs: torch.Tensor = functional_call(model, params, (images,))
+        outputs.register_hook(lambda grad: grad.detach())
+        return outputs
+
+    true = meta_gradient(general(model), model)
+    without = meta_gradient(first_order, model)
+    assert max(float((a - b).abs().max()) for a, b in zip(true, without, strict=True)) > 1e-4
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_is_chosen_by_the_start_up_check(layout: str) -> None:
+    """Rounding in the gradient of a bias without effect must not send users to the slow path."""
+    model = model_of(layout).float()
+    assert chosen_network(model, torch.rand(8, model.channels, model.size, model.size))[1]
+
+
+@pytest.mark.parametrize("scaled", [True, False])
+def test_closed_forms_pass_gradgradcheck(scaled: bool) -> None:
+    torch.manual_seed(0)
+    y, weight, bias = double(3, 2, 4, 3), double(2) - 0.5, double(2)
+    for tensor in (y, weight, bias):
+        tensor.requires_grad_()
+    norm: tuple[Any, ...] = (y, weight if scaled else None, bias, 1e-3)
+    assert torch.autograd.gradcheck(BatchNorm.apply, norm)
+    assert torch.autograd.gradgradcheck(BatchNorm.apply, norm)
+    for stride in (1, 2):
+        kernel = double(3, 2, 3, 3, requires_grad=True)
+        assert torch.autograd.gradgradcheck(Convolution.apply, (y, kernel, None, stride))
+
+
+@pytest.mark.parametrize("pools", [True, False])
+def test_first_layer_passes_gradgradcheck(pools: bool) -> None:
+    torch.manual_seed(0)
+    patches = Patches.of(double(2, 2, 5, 6), pools)
+    weight, shift = double(3, 2, 3, 3) - 0.5, double(3)
+    scale = torch.tensor([0.5, -0.7, 1.1], dtype=torch.float64)
+    for tensor in (weight, scale, shift):
+        tensor.requires_grad_()
+
+    def block(*arguments: torch.Tensor) -> torch.Tensor:
+        kernel, scale, shift = arguments
+        return first_block(patches, kernel, None, scale, shift, 1e-3, 0.01)
+
+    assert torch.autograd.gradcheck(block, (weight, scale, shift))
+    assert torch.autograd.gradgradcheck(block, (weight, scale, shift))
+    p, a, b = double(2, 4, 3) - 0.5, double(3), double(3) - 0.5
+    for tensor in (p, a, b):
+        tensor.requires_grad_()
+    assert torch.autograd.gradgradcheck(Affine.apply, (p, a, b, 0.01))
+
+
+def test_equal_patches_in_a_window_pass_their_gradient_on_once() -> None:
+    """Blank paper: all four values of a window are equal, and torch takes the first."""
+    model = model_of("pool before the activation")
+    fast = fast_network(model)
+    assert fast is not None
+    images = double(4, 1, 32, 32)
+    images[:, :, 4:28, 4:28] = 0
+    found = []
+    for network in (fast, general(model)):
+        loss = network(dict(model.named_parameters()), images).square().sum()
+        found.append(torch.autograd.grad(loss, list(model.parameters())))
+    for ours, true in zip(*found, strict=True):
+        assert (ours - true).abs().max() <= 1e-10 * max(1.0, float(true.abs().max()))
+
+
+def test_a_third_derivative_is_refused_and_not_wrong() -> None:
+    model = model_of("stride")
+    fast = fast_network(model)
+    assert fast is not None
+    weights = list(model.parameters())
+    loss = fast(dict(model.named_parameters()), double(4, 1, 28, 28)).square().sum()
+    first = torch.autograd.grad(loss, weights, create_graph=True)
+    with pytest.raises(RuntimeError, match="fast=False"):
+        torch.autograd.grad(first[0].square().sum(), weights[0], create_graph=True)
+
+
+def test_small_variance_beside_a_large_mean_survives_float32() -> None:
+    """Moments of patches in float32 would lose the variance that a difference filter sees."""
+    torch.manual_seed(0)
+    model = Conv4(5, 1, 28, 8, downsample="pool")
+    with torch.no_grad():
+        kernel = model.blocks[0].conv.weight
+        kernel -= kernel.mean((2, 3), keepdim=True)
+    images = 0.9 + 0.01 * torch.rand(10, 1, 28, 28)
+    params = dict(model.named_parameters())
+    fast = fast_network(model)
+    assert fast is not None
+    wide = {name: parameter.double() for name, parameter in params.items()}
+    true = functional_call(model, wide, (images.double(),))
+    slow = model(images)
+    error, usual = ((out.double() - true).norm().item() for out in (fast(params, images), slow))
+    assert error <= max(5 * usual, 1e-4 * true.norm().item())
+
+
+def test_patches_are_kept_while_the_images_live_and_stay_the_same() -> None:
+    model = model_of("pool")
+    fast = fast_network(model)
+    assert isinstance(fast, FastConv4)
+    images = double(4, 3, 32, 32)
+    params = dict(model.named_parameters())
+    before = fast(params, images)
+    assert fast.patches(images) is fast.patches(images)
+    images.mul_(2).add_(torch.rand_like(images))
+    after = fast(params, images)
+    assert not torch.allclose(before, after)
+    assert torch.allclose(after, model(images), atol=1e-10)
+    del images
+    gc.collect()
+    assert not fast._kept
+
+
+def test_images_with_a_gradient_of_their_own_get_it() -> None:
+    model = model_of("pool")
+    fast = fast_network(model)
+    assert fast is not None
+    images = double(4, 3, 32, 32, requires_grad=True)
+    ours, true = (
+        torch.autograd.grad(net(dict(model.named_parameters()), images).square().sum(), images)[0]
+        for net in (fast, general(model))
+    )
+    assert torch.allclose(ours, true, atol=1e-10)
+
+
+def test_unknown_models_are_left_to_the_general_path() -> None:
+    class Mine(Conv4):
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            return super().forward(images) * 2
+
+    assert fast_network(torch.nn.Linear(3, 2)) is None
+    assert fast_network(Mine(5, filters=4)) is None
+
+
+def test_picks_follow_torch_pooling() -> None:
+    torch.manual_seed(0)
+    images, kernel = double(2, 3, 8, 8), double(5, 3, 3, 3) - 0.5
+    picked = Pick.apply(kernel.flatten(1).t(), Patches.of(images, True).parts)
+    true = torch.nn.functional.max_pool2d(torch.conv2d(images, kernel, padding=1), 2)
+    assert torch.allclose(picked, true.flatten(2).transpose(1, 2))
