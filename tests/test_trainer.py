@@ -8,8 +8,6 @@ from functools import partial
 import pytest
 import torch
 from torch import nn
-from transformers import Trainer, TrainerCallback
-from transformers.modeling_outputs import SequenceClassifierOutput
 from trainer_toy import (
     arguments,
     assert_same,
@@ -22,6 +20,8 @@ from trainer_toy import (
     trainer,
     weights,
 )
+from transformers import Trainer, TrainerCallback
+from transformers.modeling_outputs import SequenceClassifierOutput
 
 import gradaccord
 from gradaccord.data.samplers import ProportionalTasks, SequentialTasks, UniformTasks

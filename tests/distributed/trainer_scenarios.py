@@ -1,0 +1,52 @@
+"""What AlignedTrainer trains on one process and on two."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from trainer_toy import bert, sentences, tagged, tagger, trainer, weights
+from transformers import TrainerCallback
+
+import gradaccord
+
+__all__ = ["SCENARIOS", "train", "weights"]
+
+TAGS = {"a": tagged(18, 1), "b": tagged(31, 2)}  # the last batch of a pass cannot be halved
+SCENARIOS: dict[str, dict[str, Any]] = {
+    "Sum": {"method": "Sum"},
+    "PCGrad": {"method": "PCGrad"},
+    "GradVac": {"method": partial(gradaccord.GradVac, granularity="layer", beta=0.2)},
+    "Sequential Reptile": {
+        "method": partial(gradaccord.SequentialReptile, inner_steps=4, outer_lr=0.5)
+    },
+    "DotProd": {"method": "DotProd"},
+    "sequences": {"method": "PCGrad"},
+}
+
+
+class Stop(TrainerCallback):
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if state.global_step == self.step:
+            raise KeyboardInterrupt
+
+
+def train(name: str, folder: Path, size: int, stop: int | None = None, resume: bool = False) -> Any:
+    """Ten steps, two micro-batches of `size` each; without dropout, whose masks differ by process."""
+    given = SCENARIOS[name] | ({"callbacks": [Stop(stop)]} if stop else {})
+    sequences = name == "sequences"
+    tasks = {"a": sentences(18, 1), "b": sentences(31, 2)} if sequences else TAGS
+    made = trainer(
+        folder, bert(0.0) if sequences else tagger(), tasks, trainer_options=given, max_steps=10,
+        per_device_train_batch_size=size, gradient_accumulation_steps=2, logging_strategy="steps",
+        logging_steps=1, save_strategy="steps" if stop or resume else "no", save_steps=4,
+    )  # fmt: skip
+    try:
+        made.train(resume_from_checkpoint=resume or None)
+    except KeyboardInterrupt:
+        assert stop is not None
+    return made
