@@ -96,6 +96,7 @@ class HuggingFaceTokens:
         self._words = Tokenizer.from_str(_for_words(described))
         self._words.no_padding()
         self.pad = int(tokenizer.pad_token_id or 0)
+        self.unknown: int | None = tokenizer.unk_token_id
         self.size = len(tokenizer)
         self.max_length = min(int(tokenizer.model_max_length), 1_000_000)
         self.has_types = "token_type_ids" in tokenizer.model_input_names
