@@ -403,7 +403,7 @@ def _check_task(task: object, place: int) -> None:
             )
         if inputs.dtype == torch.uint8:
             raise ValueError(
-                f"The {name} inputs of task {place} are bytes: make them floats, e.g. "
+                f"The {name} inputs of task {place} are bytes: make them floats, such as "
                 "images.float() / 255."
             )
     if len(task.support) == 0:

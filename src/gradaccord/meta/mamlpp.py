@@ -119,8 +119,8 @@ class MAMLPlusPlus(MAML):
             return super()._outputs(params, inputs)
         moved = self.norms.apart(params)
         outputs = super()._outputs({**params, **moved}, inputs)
-        for name, tensor in moved.items():
-            params[name].copy_(tensor)
+        for name in self.norms.tracked:
+            params[name].copy_(moved[name])
         return outputs
 
     @contextmanager

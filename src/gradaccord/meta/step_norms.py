@@ -51,13 +51,16 @@ class StepNorms(nn.Module):
             self.affine.add(name, nn.Parameter(repeated, requires_grad=own[name].requires_grad))
         self.statistics = PerTensor()
         self.tracked: list[str] = []
+        self.counters: dict[str, torch.Tensor] = {}  # stand in for the model's own, which stay
         if tracks:
             for name, norm in norms_of(model).items():
-                if not norm.track_running_stats:
+                if not norm.track_running_stats or norm.momentum is None:
                     raise ValueError(
-                        f"`statistics` is 'running' and the batch norm {name!r} has none: build it "
-                        "with track_running_stats=True, or use statistics='batch'."
+                        f"`statistics` is 'running' and the batch norm {name!r} has no moving "
+                        "averages: build it with track_running_stats=True and a momentum, or use "
+                        "statistics='batch'."
                     )
+                self.counters[f"{name}.num_batches_tracked"] = torch.zeros((), dtype=torch.int64)
                 for kind in STATISTICS:
                     tensor = getattr(norm, kind)
                     self.tracked.append(f"{name}.{kind}")
@@ -78,7 +81,7 @@ class StepNorms(nn.Module):
 
     def apart(self, params: Params) -> dict[str, torch.Tensor]:
         """Copies of the statistics for one forward pass, whose graph holds on to them."""
-        return {name: params[name].clone() for name in self.tracked}
+        return {name: params[name].clone() for name in self.tracked} | self.counters
 
     def begin(self) -> None:
         """Forget what was not committed."""
