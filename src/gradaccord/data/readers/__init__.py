@@ -1,0 +1,1 @@
+"""Readers of data sets as their publishers ship them, one file for each family."""

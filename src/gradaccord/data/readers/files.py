@@ -1,0 +1,172 @@
+"""Text files wherever they lie: plain, gzipped, or in a zip archive; and the faults found in them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import posixpath
+import re
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+# The first bytes of an archive show what is in it: one of pictures is left to the readers of pictures.
+_PICTURE = re.compile(rb"\.(?:png|jpe?g|bmp|gif|ppm|tiff?|webp)", re.IGNORECASE)
+_PEEK = 4096
+
+
+@dataclass(frozen=True)
+class File:
+    """A file on disk, or a member of a zip archive. `str()` of it is what an error calls it."""
+
+    path: Path
+    member: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.member} in {self.path}" if self.member else str(self.path)
+
+    @property
+    def name(self) -> str:
+        """The last part of the path, without .gz."""
+        return PurePosixPath(self.member or self.path.name).name.removesuffix(".gz")
+
+    def sibling(self, name: str) -> File | None:
+        """The file of another name beside this one (with or without .gz); None if there is none."""
+        return self.relative("", name)
+
+    def relative(self, folder: str, name: str) -> File | None:
+        """The file of a name in a folder, given by its path from this file's own."""
+        if self.member:
+            parent = PurePosixPath(self.member).parent
+            inside = posixpath.normpath(parent / folder / name)
+            with zipfile.ZipFile(self.path) as archive:
+                names = archive.namelist()
+            return next((File(self.path, n) for n in (inside, f"{inside}.gz") if n in names), None)
+        place = self.path.parent / folder
+        paths = (place / name, place / f"{name}.gz")
+        return next((File(path) for path in paths if path.is_file()), None)
+
+    def beside(self, name: str) -> File:
+        """`sibling`, which must exist."""
+        found = self.sibling(name)
+        if found is None:
+            raise ValueError(f"{self} needs {name} beside it, which is not there: put it there.")
+        return found
+
+    def content(self) -> bytes:
+        """All bytes, unpacked. An empty file is an error."""
+        if self.member:
+            try:
+                with zipfile.ZipFile(self.path) as archive:
+                    raw = archive.read(self.member)
+            except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+                raise ValueError(f"{self} is broken ({error}): fetch the archive again.") from error
+        else:
+            raw = self.path.read_bytes()
+        if raw[:2] == b"\x1f\x8b":
+            try:
+                raw = gzip.decompress(raw)
+            except (OSError, EOFError, zlib.error) as error:
+                raise ValueError(f"{self} is a broken gzip file ({error}): fetch it again.") from error
+        if not raw.strip():
+            raise ValueError(f"{self} is empty: fetch it again, or leave it out.")
+        return raw
+
+    def text(self, encoding: str = "utf-8") -> str:
+        """The content as text, every line ended by a bare newline; a byte-order mark is dropped."""
+        raw = self.content()
+        try:
+            text = raw.decode(encoding)
+        except UnicodeDecodeError as error:
+            line = raw.count(b"\n", 0, error.start) + 1
+            raise ValueError(
+                f"{at(self, line)}: the byte 0x{raw[error.start]:02x} is not {encoding.upper()}: "
+                f"convert the file to {encoding.upper()}."
+            ) from error
+        return text.removeprefix("\ufeff").replace("\r\n", "\n")
+
+    def lines(self, encoding: str = "utf-8") -> list[str]:
+        """The lines without their ends. (`splitlines` would also part them at U+2028 and the like.)"""
+        lines = self.text(encoding).split("\n")
+        while not lines[-1].strip():
+            lines.pop()
+        return lines
+
+    def json(self) -> Any:
+        """The content as one JSON value."""
+        text = self.text()
+        try:
+            return json.loads(text)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{at(self, error.lineno)}: not JSON ({error.msg}).") from error
+
+    def json_lines(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Each line's number and the JSON object that stands there; blank lines are skipped."""
+        for number, line in enumerate(self.lines(), start=1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except json.JSONDecodeError as error:
+                raise ValueError(f"{at(self, number)}: not JSON ({error.msg}).") from error
+            if not isinstance(row, dict):
+                raise ValueError(f"{at(self, number)}: not a JSON object but {line[:40]!r}.")
+            yield number, row
+
+
+def at(file: File | Path | str, line: int) -> str:
+    """How an error begins that was found on a line, the first being 1."""
+    return f"{file}, line {line}"
+
+
+def field(row: Any, name: str, file: File, line: int) -> Any:
+    """A member of a JSON object, by its name; dots go deeper: "passage.text"."""
+    value = row
+    for part in name.split("."):
+        if not isinstance(value, dict) or part not in value:
+            there = ", ".join(map(str, value)) if isinstance(value, dict) else type(value).__name__
+            raise ValueError(f"{at(file, line)}: there is no field {name!r}; there is: {there}.")
+        value = value[part]
+    return value
+
+
+def files_under(root: Path) -> dict[str, File]:
+    """Every file below a folder by its path from there, with .gz left off and zip archives opened.
+
+    The members of `a/b.zip` count as files below `a`. Archives of pictures are not opened.
+    """
+    if not root.is_dir():
+        raise FileNotFoundError(2, "No such folder", str(root))
+    found: dict[str, File] = {}
+    for folder, folders, names in os.walk(root):
+        folders[:] = sorted(name for name in folders if not name.startswith((".", "__MACOSX")))
+        inside = PurePosixPath(Path(folder).relative_to(root).as_posix())
+        for name in sorted(names):
+            path = Path(folder, name)
+            if name.endswith(".zip"):
+                for member in _members(path, path.stat().st_size, path.stat().st_mtime_ns):
+                    key = str(inside / member).removesuffix(".gz")
+                    found.setdefault(key, File(path, member))
+            elif not name.startswith("."):
+                key = str(inside / name.removesuffix(".gz"))
+                if key not in found or not name.endswith(".gz"):
+                    found[key] = File(path)
+    return found
+
+
+@lru_cache(maxsize=64)
+def _members(path: Path, size: int, modified: int) -> tuple[str, ...]:
+    with path.open("rb") as stream:
+        if _PICTURE.search(stream.read(_PEEK)):
+            return ()
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    except zipfile.BadZipFile:
+        return ()  # not ours to judge: no set may be in it
+    return tuple(n for n in names if not n.endswith("/") and "__MACOSX/" not in n)

@@ -1,0 +1,46 @@
+"""Labels as files write them turned into class numbers, with an error that says where and what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gradaccord.data.readers.files import File, at
+
+
+class Classes:
+    """The class numbers of one set.
+
+    names: of the classes, in the order of their numbers. A file may write a class as its name, its
+    number ("1", 1, 1.0), or as one of `spellings`, which gives a class name for each.
+    """
+
+    def __init__(self, names: Sequence[str], spellings: Mapping[str, str] | None = None) -> None:
+        self.names = tuple(names)
+        self.numbers: dict[str, int] = {}
+        for number, name in enumerate(self.names):
+            for spelling in (str(number), f"{number}.0", name):
+                self.numbers[spelling] = number
+        for spelling, name in (spellings or {}).items():
+            self.numbers[spelling] = self.names.index(name)
+
+    def number(self, label: object, file: File, line: int) -> int:
+        """The number of a class; a label that is none of them is an error."""
+        written = str(label).lower() if isinstance(label, bool) else str(label).strip()
+        try:
+            return self.numbers[written]
+        except KeyError:
+            raise ValueError(
+                f"{at(file, line)}: the label {written!r} is not one of 0..{len(self.names) - 1} or "
+                f"{', '.join(self.names)}."
+            ) from None
+
+
+def value(label: object, file: File, line: int) -> float:
+    """A number as the target of a regression."""
+    try:
+        found = float(str(label))
+    except ValueError:
+        raise ValueError(f"{at(file, line)}: the value {label!r} is not a number.") from None
+    if found != found or found in (float("inf"), float("-inf")):
+        raise ValueError(f"{at(file, line)}: the value {label!r} is not a finite number.")
+    return found

@@ -1,0 +1,227 @@
+"""Data sets by name: `load` reads one, `find` lists what is in a folder.
+
+    pairs = load("xnli/sw", folder="data")             # or GRADACCORD_DATA=data
+    for found in find("data"):
+        print(found.name, found.counts)
+
+A folder may hold the files as they were published or packed (.gz, .zip), in any sub-folder: they are
+recognised by the end of their path.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from difflib import get_close_matches
+from functools import lru_cache
+from pathlib import Path
+
+from gradaccord.data.cuts import cut as cut_splits
+from gradaccord.data.dataset import Dataset
+from gradaccord.data.readers import embedded, pictures
+from gradaccord.data.readers.files import files_under
+from gradaccord.data.readers.found import Found
+from gradaccord.data.readers.layouts import Iob, Set, Source, Wanted
+
+FOLDER = "GRADACCORD_DATA"
+_GROUPS = ("glue-", "superglue-", "robustqa-", "ner-", "summarization-")
+
+
+@lru_cache(maxsize=1)
+def sets() -> dict[str, Set]:
+    """Every set of text files that can be read, by name."""
+    from gradaccord.data.readers import (
+        crosslingual,
+        entities,
+        glue,
+        minbert,
+        questions,
+        sentences,
+        summaries,
+        superglue,
+    )
+
+    families = (minbert, glue, superglue, crosslingual, questions, entities, summaries, sentences)
+    return {each.name: each for family in families for each in family.SETS}
+
+
+def load(
+    name: str,
+    folder: str | Path | None = None,
+    splits: Iterable[str] | None = None,
+    language: str | None = None,
+    *,
+    cut: float | Mapping[str, float] | None = None,
+    iob: Iob = "repair",
+) -> Dataset:
+    """Read a data set.
+
+    name: as `gradaccord list data` shows it ("sst", "xnli/sw"). folder: where its files are, at any
+    depth; else $GRADACCORD_DATA. splits: to read, of train, dev and test; else all there are.
+    language: instead of one behind a slash in the name. cut: new splits out of one (`data/cuts.py`).
+    iob: "repair" reads an I- tag that continues nothing as B-, counted in `notes`; "strict" refuses.
+    """
+    if iob not in ("repair", "strict"):
+        raise ValueError(f"`iob` is {iob!r}: use 'repair' or 'strict'.")
+    known, wished = _named(name, language)
+    if known in embedded.NAMES:
+        dataset = embedded.load(wished)
+    elif known in pictures.NAMES:
+        dataset = pictures.load(known, data_folder(folder, name))
+    else:
+        dataset = _read(sets()[known], wished, data_folder(folder, name), splits, iob)
+    if splits is not None:
+        chosen = _chosen(splits, dataset.splits, dataset.name)
+        dataset = replace(dataset, splits={split: dataset.splits[split] for split in chosen})
+    return dataset if cut is None else cut_splits(dataset, cut)
+
+
+def find(folder: str | Path | None = None) -> list[Found]:
+    """Everything readable below a folder (else $GRADACCORD_DATA), counted, and what needs no folder."""
+    root = folder or os.environ.get(FOLDER)
+    listed = embedded.found()
+    if not root:
+        return listed
+    files = files_under(Path(root))
+    work = [
+        (each, language, sources)
+        for each in sets().values()
+        for language, sources in each.sources(files).items()
+    ]
+    # Two threads: unpacking, most of the work, runs outside Python's lock.
+    with ThreadPoolExecutor(2) as pool:
+        listed += pool.map(lambda item: _count(*item), work)
+    return sorted(listed + pictures.found(Path(root)), key=lambda found: (found.kind, found.name))
+
+
+def names() -> list[str]:
+    """The names of all known sets, without their languages."""
+    return sorted([*sets(), *embedded.NAMES, *pictures.NAMES])
+
+
+def data_folder(folder: str | Path | None, name: str) -> Path:
+    """The folder given, or the one of the environment; having neither is an error."""
+    root = folder or os.environ.get(FOLDER)
+    if not root:
+        raise ValueError(
+            f"The set {name!r} is on your disk, but where? Give `folder` (on the command line --data), "
+            f"or set {FOLDER}."
+        )
+    return Path(root)
+
+
+def _named(name: str, language: str | None) -> tuple[str, str]:
+    """The known set and the language that a name means."""
+    first, _, rest = name.strip().partition("/")
+    known = _known(first)
+    if known is None and rest:  # a group before the name: "glue/cola", "ner/wikiann/de"
+        prefixed = _known(f"{first}-{rest.partition('/')[0]}")
+        second, _, after = rest.partition("/")
+        known, rest = (prefixed or _known(second) if _group(first) else None), after
+    if known is None:
+        near = get_close_matches(_plain(name), [*_all_names()], n=1, cutoff=0.5)
+        near = near or get_close_matches(_plain(first), [*_all_names()], n=1, cutoff=0.5)
+        hint = f"did you mean {_all_names()[near[0]]!r}?" if near else "see `gradaccord list data`."
+        raise ValueError(f"There is no data set {name!r}: {hint}")
+    if rest and language and _plain(rest) != _plain(language):
+        raise ValueError(
+            f"{name!r} names the language {rest!r}, and `language` is {language!r}: give one."
+        )
+    return known, rest or language or ""
+
+
+def _plain(name: str) -> str:
+    return name.strip().lower().replace("_", "-")
+
+
+def _group(word: str) -> bool:
+    return f"{_plain(word)}-" in _GROUPS
+
+
+@lru_cache(maxsize=1)
+def _all_names() -> dict[str, str]:
+    known = {_plain(name): name for name in names()}
+    aliases = {_plain(alias): each.name for each in sets().values() for alias in each.aliases}
+    return {**aliases, **known}
+
+
+def _known(word: str) -> str | None:
+    return _all_names().get(_plain(word))
+
+
+def _read(known: Set, language: str, root: Path, splits: Iterable[str] | None, iob: Iob) -> Dataset:
+    there = known.sources(files_under(root))
+    if not there:
+        raise ValueError(
+            f"{root} holds no file of the set {known.name!r}: see `gradaccord list data` for "
+            "what it holds."
+        )
+    code = _language(known, language, there)
+    name = f"{known.name}/{code}" if known.languages else known.name
+    chosen = there[code] if splits is None else {
+        split: there[code][split] for split in _chosen(splits, there[code], name)
+    }  # fmt: skip
+    labels = known.labels_of(code)
+    examples, notes = {}, {}
+    for split, source in chosen.items():
+        wanted = _wanted(known, code, split, iob)
+        examples[split] = source.read(wanted)
+        notes.update(wanted.notes)
+    return Dataset(name, known.kind, examples, labels, _spoken(code), dict(known.options), notes)
+
+
+def _wanted(known: Set, code: str, split: str, iob: Iob = "repair") -> Wanted:
+    return Wanted(split, _spoken(code), known.labels_of(code), iob)
+
+
+def _spoken(code: str) -> str:
+    """The language that contexts and words are in: "de" of MLQA's "de-en"; others as they are."""
+    first, dash, second = code.partition("-")
+    return first if dash and len(first) == len(second) == 2 else code
+
+
+def _language(known: Set, language: str, there: Mapping[str, object]) -> str:
+    codes = {_plain(code): code for code in there}
+    if not known.languages:
+        if language and _plain(language) != _plain(known.language):
+            raise ValueError(
+                f"`{known.name}` is in one language, {known.language!r}: leave {language!r} out."
+            )
+        return next(iter(there))
+    if not language and len(codes) == 1:
+        return next(iter(there))
+    if _plain(language) in codes:
+        return codes[_plain(language)]
+    problem = f"no language {language!r}" if language else "several languages"
+    raise ValueError(
+        f"`{known.name}` has {problem} here: choose one of {', '.join(there)}, as in "
+        f"'{known.name}/{next(iter(there))}'."
+    )
+
+
+def _chosen(splits: Iterable[str], there: Mapping[str, object], name: str) -> Sequence[str]:
+    chosen = [splits] if isinstance(splits, str) else list(splits)
+    for split in chosen:
+        if split not in there:
+            raise ValueError(f"`{name}` has no split {split!r}: it has {', '.join(there) or 'none'}.")
+    return chosen
+
+
+def _count(known: Set, code: str, sources: Mapping[str, Source]) -> Found:
+    counts, problem = {}, ""
+    for split, source in sources.items():
+        try:
+            counts[split] = source.count(_wanted(known, code, split))
+        except (ValueError, OSError) as error:
+            problem = problem or str(error)
+    return Found(
+        name=f"{known.name}/{code}" if known.languages else known.name,
+        kind=known.kind,
+        language=_spoken(code),
+        counts=counts,
+        labels=known.labels_of(code),
+        files=tuple(str(file) for source in sources.values() for file in source.files),
+        problem=problem,
+    )
