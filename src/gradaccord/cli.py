@@ -15,6 +15,7 @@ import typer
 from gradaccord import __version__
 from gradaccord.commands import INTERRUPTED, UsageError, user_mistakes
 from gradaccord.compare import commands as comparing
+from gradaccord.tools import commands as tools
 from gradaccord.train import commands as training
 
 app = typer.Typer(
@@ -157,3 +158,9 @@ def landscape(
 app.command()(training.train)
 app.command()(training.validate)
 app.command()(comparing.compare)
+app.command()(comparing.sweep)
+app.command("list")(tools.list_)
+app.command()(tools.init)
+app.command()(tools.export)
+app.command()(tools.predict)
+app.command()(tools.doctor)

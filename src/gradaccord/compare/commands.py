@@ -98,3 +98,57 @@ def split_methods(text: str) -> list[str]:
             "`--methods` is empty: name at least one; `gradaccord list methods` shows all."
         )
     return found
+
+
+def sweep(
+    file: FileArgument,
+    ranges: Annotated[
+        list[str],
+        typer.Argument(metavar="KEY=RANGE", help="method.weight=0.01..1 or method.every=2,5,10."),
+    ],
+    trials: Annotated[int, typer.Option(min=1, metavar="N", help="Settings to try, in all.")] = 20,
+    seeds: Annotated[int, typer.Option(min=1, metavar="N", help="Runs of each setting.")] = 1,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder of all runs; default: runs/FILE-sweep.")
+    ] = None,
+    data: DataOption = None,
+    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Runs side by side.")] = 1,
+) -> None:
+    """Search the options of a method or of training by Optuna; judged on dev, kept on disk, resumable.
+
+    [bold]gradaccord sweep trio.yaml method.weight=0.01..1 method.every=2,5,10 --trials 20[/bold]
+    """
+    from rich.console import Console
+
+    console = Console()
+    with user_mistakes(ValueError, OSError, ModuleNotFoundError):
+        from gradaccord.compare.screen import Screen
+        from gradaccord.compare.sweep import STORAGE, Range
+        from gradaccord.compare.sweep import sweep as search
+        from gradaccord.train.reading import read_config
+
+        base = read_config(file)
+        folder = out if out is not None else Path("runs") / f"{file.stem}-sweep"
+        screen = Screen(console)
+        try:
+            with screen.running():
+                study = search(
+                    base,
+                    [Range.parse(text) for text in ranges],
+                    trials=trials,
+                    seeds=seeds,
+                    folder=folder,
+                    data=data,
+                    jobs=jobs,
+                    show=screen.show,
+                    say=lambda sentence: console.print(sentence, highlight=False, soft_wrap=True),
+                )
+        except KeyboardInterrupt:
+            console.print("Interrupted; finished trials are kept. The same command goes on.")
+            raise typer.Exit(INTERRUPTED) from None
+    if not any(trial.value is not None for trial in study.trials):
+        console.print("No trial finished.")
+        raise typer.Exit(1)
+    chosen = " ".join(f"{key}={value}" for key, value in study.best_params.items())
+    console.print(f"Best on dev: {study.best_value:.2f} with {chosen}", highlight=False, soft_wrap=True)
+    console.print(f"Written: {folder / STORAGE}", highlight=False, soft_wrap=True)

@@ -14,7 +14,7 @@ from gradaccord.data.leakage import Overlap, overlap
 from gradaccord.models.loading import load_trunk
 from gradaccord.models.multitask import MultiTaskModel
 from gradaccord.models.tokens import Tokens
-from gradaccord.tasks.kinds import build
+from gradaccord.tasks.kinds import task_for
 from gradaccord.tasks.prepared import Prepared, prepare
 from gradaccord.tasks.task import Task
 from gradaccord.train import config as settings
@@ -97,11 +97,10 @@ def load_dataset(name: str, task: settings.Task, folder: Path | None) -> Dataset
 
 def make_task(name: str, task: settings.Task, dataset: Dataset) -> Task[Any]:
     """The task of a data set, with the configured options."""
-    options = {**dataset.options, **task.options}
-    if dataset.labels:
-        options.setdefault("labels", dataset.labels)
+    if task.kind is not None and task.kind != dataset.kind:
+        dataset = dataclasses.replace(dataset, kind=task.kind, options={})
     try:
-        return build(task.kind or dataset.kind, **options)
+        return task_for(dataset, **task.options)
     except (ValueError, TypeError) as error:
         raise ValueError(f"Task {name!r}: {error}") from error
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from importlib import resources
 from pathlib import Path
 from typing import Any, get_args
 
@@ -23,7 +24,7 @@ def read_config(path: Path | str, overrides: Sequence[str] = ()) -> Config:
     """The configuration in a YAML (or JSON) file, with `key.key=value` overrides applied."""
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = _text(path)
     except UnicodeDecodeError as error:
         raise ConfigError(
             f"{path} is not UTF-8 text (byte {error.start}): save it as UTF-8."
@@ -32,6 +33,20 @@ def read_config(path: Path | str, overrides: Sequence[str] = ()) -> Config:
     for override in overrides:
         _apply(content, lines, override)
     return check_config(content, lines, str(path))
+
+
+def _text(path: Path) -> str:
+    """Of the file, or of the recipe of that name."""
+    if path.suffix or path.exists():
+        return path.read_text(encoding="utf-8")
+    folder = resources.files("gradaccord.recipes")
+    recipe = folder / f"{path}.yaml"
+    if not recipe.is_file():
+        known = sorted(
+            e.name.removesuffix(".yaml") for e in folder.iterdir() if e.name.endswith(".yaml")
+        )
+        raise ConfigError(f"There is no file {path}, nor a recipe of that name: {', '.join(known)}.")
+    return recipe.read_text(encoding="utf-8")
 
 
 def check_config(

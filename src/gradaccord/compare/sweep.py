@@ -1,0 +1,148 @@
+"""`gradaccord sweep`: which options are best, by Optuna, kept on disk and resumed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gradaccord.compare.runs import Run, Standing, execute
+from gradaccord.compare.specs import Spec
+from gradaccord.train.config import Config
+from gradaccord.train.reading import check_config
+
+STORAGE = "sweep.db"
+
+
+@dataclass(frozen=True)
+class Range:
+    """What an option may be: some values, or numbers between two (by their logarithm if wide)."""
+
+    key: str
+    values: tuple[Any, ...] = ()
+    low: float = 0.0
+    high: float = 0.0
+    log: bool = False
+    whole: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> Range:
+        """From `method.weight=0.01..1`, `train.lr=1e-5..1e-3` or `method.every=2,5,10`."""
+        import yaml
+
+        key, equals, given = text.partition("=")
+        if not equals or not given.strip():
+            raise ValueError(
+                f"The range {text!r} has no values: write key=LOW..HIGH or key=A,B,C, such as "
+                "method.weight=0.01..1."
+            )
+        if ".." not in given:
+            return cls(key.strip(), tuple(_number(yaml.safe_load(part)) for part in given.split(",")))
+        low, _, high = given.partition("..")
+        try:
+            first, last = float(low), float(high)
+        except ValueError:
+            raise ValueError(
+                f"The range {text!r} is not between two numbers: write LOW..HIGH."
+            ) from None
+        if not first < last:
+            raise ValueError(f"The range {text!r} is empty: the lower number comes first.")
+        whole = low.strip().isdigit() and high.strip().isdigit()
+        return cls(key.strip(), low=first, high=last, log=first > 0 and last / first >= 10, whole=whole)
+
+    def suggest(self, trial: Any) -> Any:
+        """A value for a trial."""
+        if self.values:
+            return trial.suggest_categorical(self.key, list(self.values))
+        if self.whole:
+            return trial.suggest_int(self.key, int(self.low), int(self.high), log=self.log)
+        return trial.suggest_float(self.key, self.low, self.high, log=self.log)
+
+
+def sweep(
+    base: Config,
+    ranges: Sequence[Range],
+    *,
+    trials: int,
+    seeds: int,
+    folder: Path,
+    data: Path | None,
+    jobs: int,
+    show: Callable[[Standing], None] = lambda standing: None,
+    say: Callable[[str], None] = lambda sentence: None,
+) -> Any:
+    """Up to `trials` finished trials in all, each a run per seed scored on dev; the Optuna study.
+
+    Only dev is looked at: test is for the settings that were chosen.
+    """
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    folder.mkdir(parents=True, exist_ok=True)
+    study = optuna.create_study(
+        study_name="gradaccord",
+        storage=f"sqlite:///{folder / STORAGE}",
+        direction="maximize",
+        load_if_exists=True,
+        sampler=optuna.samplers.TPESampler(seed=base.train.seed, n_startup_trials=5),
+    )
+    done = [t for t in study.trials if t.state == optuna.trial.TrialState.COMPLETE]
+    for _ in range(trials - len(done)):
+        trial = study.ask()
+        chosen = {one.key: one.suggest(trial) for one in ranges}
+        try:
+            runs = _runs(base, chosen, seeds, folder / f"trial-{trial.number:03d}")
+            execute(runs, data=data, jobs=jobs, show=show)
+        except BaseException:
+            study.tell(trial, state=optuna.trial.TrialState.FAIL)
+            raise
+        scores = [score(run.results) for run in runs if run.results is not None]
+        shown = ", ".join(f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}"
+                          for key, value in chosen.items())  # fmt: skip
+        if len(scores) < len(runs):
+            study.tell(trial, state=optuna.trial.TrialState.FAIL)
+            failure = next(run.failure for run in runs if run.failure is not None)
+            say(f"trial {trial.number}: {shown}: {failure}")
+            continue
+        value = sum(scores) / len(scores)
+        study.tell(trial, value)
+        say(f"trial {trial.number}: {shown}: dev average {value:.2f}")
+    return study
+
+
+def score(results: Mapping[str, Any]) -> float:
+    """The mean of the trained tasks' main metrics on dev."""
+    main = [results["dev"][task][results["metrics"][task]] for task in results["trained"]]
+    return float(sum(main) / len(main))
+
+
+def _runs(base: Config, chosen: Mapping[str, Any], seeds: int, folder: Path) -> list[Run]:
+    plain = base.model_dump(mode="json")
+    for key, value in chosen.items():
+        *path, last = key.split(".")
+        target = plain
+        for part in path:
+            target = target[part]
+        target[last] = value
+    changed = check_config(plain, source="The sweep")
+    spec = Spec(changed.method.name, tuple(changed.method.options.items()))
+    return [
+        Run(
+            spec,
+            seed,
+            folder / f"seed-{seed}",
+            changed.model_copy(update={"train": changed.train.model_copy(update={"seed": seed})}),
+        )
+        for seed in range(base.train.seed, base.train.seed + seeds)
+    ]
+
+
+def _number(value: Any) -> Any:
+    """YAML reads 1e-5 as text."""
+    if isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError:
+            return value
+    return value

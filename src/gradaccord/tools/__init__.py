@@ -1,0 +1,1 @@
+"""The smaller commands around training: list, init, export, predict, doctor."""
