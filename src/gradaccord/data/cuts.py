@@ -4,9 +4,9 @@
     cut(dataset, {"train": 0.7, "dev": 0.1, "test": 0.2})
 
 Examples that share a text stay together: questions about a context, hypotheses of a premise, answers
-about a passage. So no context is in two of the new splits. The choice depends on the number of the first
-such example in the file alone, so that translations of one set (XNLI, XQuAD, XCOPA, NTREX) are cut at
-the same lines, and what is tested was not trained on in another language.
+about a passage. So no context is in two of the new splits. The choice depends on the number of the
+first such example in the file alone, so that translations of one set (XNLI, XQuAD, XCOPA, NTREX) are
+cut at the same lines, and what is tested was not trained on in another language.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def cut(dataset: Dataset, shares: float | Mapping[str, float], *, seed: int = 0)
     """The data set with one split cut into parts: the train split, else the dev, else the test split.
 
     shares: of each new split, about (groups stay whole), summing to at most 1; a number is the share
-    that is held out as dev, and the rest is train. A new split takes the place of one of its name if that
-    is the one being cut, or if none of its examples is labelled. seed: draws another cut.
+    that is held out as dev, and the rest is train. A new split takes the place of one of its name if
+    that is the one being cut, or if none of its examples is labelled. seed: draws another cut.
     """
     wanted = {"train": 1 - shares, "dev": shares} if isinstance(shares, float | int) else dict(shares)
     source = next((name for name in ORDER if name in dataset.splits), None)

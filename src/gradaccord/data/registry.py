@@ -17,6 +17,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from gradaccord.data.cuts import cut as cut_splits
 from gradaccord.data.dataset import Dataset
@@ -26,6 +27,7 @@ from gradaccord.data.readers.found import Found
 from gradaccord.data.readers.layouts import Iob, Set, Source, Wanted
 
 FOLDER = "GRADACCORD_DATA"
+HUB = "hub:"  # begins the name of a set of Hugging Face
 _GROUPS = ("glue-", "superglue-", "robustqa-", "ner-", "summarization-")
 
 
@@ -58,13 +60,19 @@ def load(
 ) -> Dataset:
     """Read a data set.
 
-    name: as `gradaccord list data` shows it ("sst", "xnli/sw"). folder: where its files are, at any
+    name: as `gradaccord list data` shows it ("sst", "xnli/sw"), or "hub:" and a name or folder that
+    Hugging Face `datasets` reads (`data/hub.py`). folder: where its files are, at any
     depth; else $GRADACCORD_DATA. splits: to read, of train, dev and test; else all there are.
     language: instead of one behind a slash in the name. cut: new splits out of one (`data/cuts.py`).
     iob: "repair" reads an I- tag that continues nothing as B-, counted in `notes`; "strict" refuses.
     """
     if iob not in ("repair", "strict"):
         raise ValueError(f"`iob` is {iob!r}: use 'repair' or 'strict'.")
+    if name.startswith(HUB):
+        from gradaccord.data import hub
+
+        dataset = hub.load(name.removeprefix(HUB), splits=splits, language=language or "", iob=iob)
+        return dataset if cut is None else cut_splits(dataset, cut)
     known, wished = _named(name, language)
     if known in embedded.NAMES:
         dataset = embedded.load(wished)
@@ -164,7 +172,8 @@ def _read(known: Set, language: str, root: Path, splits: Iterable[str] | None, i
         split: there[code][split] for split in _chosen(splits, there[code], name)
     }  # fmt: skip
     labels = known.labels_of(code)
-    examples, notes = {}, {}
+    examples: dict[str, list[Any]] = {}
+    notes: dict[str, int] = {}
     for split, source in chosen.items():
         wanted = _wanted(known, code, split, iob)
         examples[split] = source.read(wanted)

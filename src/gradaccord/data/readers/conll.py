@@ -1,8 +1,8 @@
 """Words with IOB2 tags, one to a line, a blank line between sentences: the CoNLL format.
 
 An I- tag that continues nothing (after O, or after another type) cannot be in IOB2. Published files
-have such tags; `repair` reads them as B-, which is also how IOB1 is turned into IOB2 and how seqeval and
-conlleval count them.
+have such tags; `repair` reads them as B-, which is also how IOB1 is turned into IOB2 and how seqeval
+and conlleval count them.
 """
 
 from __future__ import annotations
@@ -82,6 +82,10 @@ class Conll:
             tags = list(self._tags(rows, file, wanted, known))
             yield [cells[self.word] for _, cells in rows], tags
 
+    def sentences(self, file: File) -> Iterator[Rows]:
+        """Line numbers and cells of each sentence, unchecked."""
+        return self._sentences(self._text(file).split("\n"), file)
+
     def _text(self, file: File) -> str:
         for encoding in self.encodings[:-1]:
             try:
@@ -148,6 +152,12 @@ class Conll:
             begin = {"S": "B", "E": "I"}.get(begin, begin)
         kind = self.types.get(kind, kind)
         return "O" if kind == "O" else f"{begin}-{kind}"
+
+
+def types_in(file: File, reader: Conll) -> set[str]:
+    """The entity types that occur in a file."""
+    tags = {cells[reader.tag] for rows in reader.sentences(file) for _, cells in rows}
+    return {tag[2:] for tag in tags if len(tag) > 2 and tag[1] == "-"}
 
 
 def impossible(tag: str, previous: str, file: File | str, line: int) -> str:

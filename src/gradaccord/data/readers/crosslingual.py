@@ -20,7 +20,7 @@ def read_plain(file: File, wanted: Wanted, *, header: bool = False) -> list[Text
     """Premise, hypothesis and label (test files may lack it), one pair to a line."""
     numbers = Classes(wanted.labels, SPELLINGS)
     known = numbers.numbers
-    examples = []
+    examples: list[Text] = []
     labelled = wanted.split != "test"
     for number, line in enumerate(file.lines(), start=1):
         if header and number == 1:
@@ -52,7 +52,7 @@ def read_published(file: File, wanted: Wanted) -> list[Text]:
             )
     label, first, second = (header.index(name) for name in names)
     mark, column = f"{wanted.language}\t", header.index("language")
-    examples = []
+    examples: list[Text] = []
     for number, line in enumerate(lines[1:], start=2):
         if column == 0 and not line.startswith(mark):
             continue  # most lines are of other languages

@@ -31,7 +31,7 @@ def read(
     columns = (id, label, first, *((second,) if second else ()))
     faults: list[int] | None = [] if skip_faults else None
     optional = (id, label) if wanted.split == "test" else (id,)
-    examples = []
+    examples: list[Text] = []
     for line, cells in rows(file, columns, optional=optional, faults=faults):
         number, written, *texts = cells
         target: int | float | None = None
@@ -78,8 +78,8 @@ def _set(
     return Set(name, kind, (*layouts, main), labels, options=options, aliases=aliases)
 
 
-PAIR = {"first": "sentence1", "second": "sentence2"}
-MRPC = {"first": "#1 String", "second": "#2 String", "label": "Quality"}
+PAIR: dict[str, Any] = {"first": "sentence1", "second": "sentence2"}
+MRPC: dict[str, Any] = {"first": "#1 String", "second": "#2 String", "label": "Quality"}
 MNLI_NAMES = {"dev_matched": "dev", "test_matched": "test"}
 MISMATCHED_NAMES = {"dev_mismatched": "dev", "test_mismatched": "test"}
 F1 = {"average": "binary"}

@@ -1,4 +1,4 @@
-"""The JSON lines of the MRQA 2019 shared task (Fisch et al. 2019): a context with its questions a line."""
+"""The JSON lines of MRQA 2019 (Fisch et al. 2019): a context with its questions to a line."""
 
 from __future__ import annotations
 

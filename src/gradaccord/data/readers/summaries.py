@@ -1,4 +1,4 @@
-"""Sentence summaries: Gigaword, DUC 2004, Google's compressed sentences, Reuters leads and headlines."""
+"""Sentence summaries: Gigaword, DUC 2004, Google's compressions, Reuters leads and headlines."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def read_google(file: File, wanted: Wanted) -> list[Document]:
     """JSON objects over many lines, one after another, as Google published them."""
     text = file.text()
     decoder = json.JSONDecoder()
-    examples = []
+    examples: list[Document] = []
     place, part = 0, file.name.split(".")[-2]
     while place < len(text):
         try:

@@ -1,0 +1,294 @@
+"""Rows with named columns turned into examples of any kind: which column is which field, and checks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from gradaccord.data.examples import (
+    Candidate,
+    Choices,
+    Cloze,
+    Coreference,
+    Document,
+    Line,
+    Question,
+    Tagged,
+    Text,
+    WordPair,
+)
+from gradaccord.data.readers.conll import MENDED, impossible
+from gradaccord.data.readers.files import File, at
+from gradaccord.data.readers.labels import Classes, value
+from gradaccord.data.readers.layouts import Wanted
+from gradaccord.data.readers.squad import check_answer
+
+Columns = Mapping[str, str | Sequence[str]]
+
+# The fields of each kind: needed, and those that may be missing.
+FIELDS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "classification": (("first",), ("second", "label", "id")),
+    "regression": (("first",), ("second", "label", "id")),
+    "multiple_choice": (("premise", "choices"), ("question", "label", "id")),
+    "multi_answer": (("passage", "question", "answer"), ("label", "group", "id")),
+    "cloze": (("passage", "query", "entities"), ("answers", "id")),
+    "word_in_context": (("first", "second", "first_span", "second_span"), ("label", "id")),
+    "coreference": (("text", "noun_span", "pronoun_span"), ("label", "id")),
+    "question_answering": (("question", "context"), ("answers", "starts", "language", "id")),
+    "tagging": (("words",), ("tags", "id")),
+    "summarization": (("text",), ("summaries", "id")),
+    "masked_lm": (("text",), ("id",)),
+}
+TARGETS = frozenset({"label", "answers", "tags", "summaries"})
+
+# Names that such columns usually have; a field's own name comes first.
+USUAL: Mapping[str, tuple[str, ...]] = {
+    "first": ("sentence", "text", "sentence1", "premise", "question1", "question"),
+    "second": ("sentence2", "hypothesis", "question2", "passage"),
+    "label": ("labels", "gold_label", "score", "similarity", "is_duplicate"),
+    "id": ("idx", "index", "guid", "uid"),
+    "choices": ("choice1,choice2", "endings"),
+    "words": ("tokens",),
+    "tags": ("ner_tags", "labels"),
+    "text": ("document", "article", "sentence"),
+    "summaries": ("summary", "highlights", "headline", "title"),
+    "answers": ("answer",),
+    "starts": ("answer_starts", "answer_start"),
+    "first_span": ("start1,end1",),
+    "second_span": ("start2,end2",),
+}
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Makes examples of one kind out of rows.
+
+    columns: of fields that are not called by a usual name; several, as a list or with commas between,
+    are read as a list (choices, or a span's start and end). labels: classes, or entity types.
+    """
+
+    kind: str
+    columns: Columns
+    labels: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.kind not in FIELDS:
+            near = get_close_matches(self.kind, FIELDS, n=1, cutoff=0.4)
+            hint = f"did you mean {near[0]!r}?" if near else f"use one of {', '.join(FIELDS)}."
+            raise ValueError(f"`kind` is {self.kind!r}, which rows cannot be read as: {hint}")
+        known = [name for part in FIELDS[self.kind] for name in part]
+        for field in self.columns:
+            if field not in known:
+                raise ValueError(
+                    f"`columns` names the field {field!r}, which {self.kind} does not have: its fields "
+                    f"are {', '.join(known)}."
+                )
+
+    def places(self, names: Sequence[str], file: File | str, split: str) -> dict[str, list[str]]:
+        """The columns of each field that a file has; one that is needed and missing is an error."""
+        needed, optional = FIELDS[self.kind]
+        found: dict[str, list[str]] = {}
+        for field in (*needed, *optional):
+            given = self.columns.get(field)
+            tried = [given] if given is not None else [field, *USUAL.get(field, ())]
+            for wish in tried:
+                several = _several(wish, names)
+                taken = given is None and any(several == other for other in found.values())
+                if all(_there(column, names) for column in several) and not taken:
+                    found[field] = several
+                    break
+            else:
+                target = field in TARGETS and split == "train"
+                if given is not None and not (field in TARGETS and not target):
+                    raise ValueError(_missing(str(given), names, file))
+                if field in needed or target:
+                    raise ValueError(f"{_missing(field, names, file)} Name it in `columns`.")
+        return found
+
+    def example(
+        self,
+        row: Mapping[str, Any],
+        places: Mapping[str, list[str]],
+        file: File,
+        line: int,
+        wanted: Wanted,
+    ) -> Any:
+        """One row as an example."""
+        cells = {field: _cell(row, columns, file, line) for field, columns in places.items()}
+        id = str(cells.pop("id", None) or f"{wanted.split}-{line}")
+        if "label" in places:
+            cells["label"] = self._label(cells["label"], file, line, wanted)
+        build = getattr(self, f"_{self.kind}", None)
+        if build is not None:
+            return build(cells, id, file, line, wanted)
+        return _PLAIN[self.kind](**cells, id=id)
+
+    def _label(self, cell: Any, file: File, line: int, wanted: Wanted) -> int | float | None:
+        if cell is None or cell == "" or (cell == -1 and wanted.split != "train"):
+            if wanted.split == "train":
+                raise ValueError(f"{at(file, line)}: the label is missing, and this is a train split.")
+            return None
+        if self.kind == "regression":
+            return value(cell, file, line)
+        if self.kind in ("multi_answer", "word_in_context", "coreference"):
+            return Classes(("false", "true")).number(cell, file, line)
+        if self.kind == "multiple_choice":
+            return int(value(cell, file, line))
+        return Classes(self.labels).number(cell, file, line)
+
+    def _classification(self, cells: Any, id: str, file: File, line: int, wanted: Wanted) -> Text:
+        second = cells.get("second")
+        return Text(
+            _text(cells["first"]), None if second is None else _text(second), cells.get("label"), id
+        )
+
+    _regression = _classification
+
+    def _multiple_choice(self, cells: Any, id: str, file: File, line: int, wanted: Wanted) -> Choices:
+        choices = tuple(map(_text, _list(cells["choices"], file, line)))
+        label = cells.get("label")
+        if label is not None and not 0 <= label < len(choices):
+            raise ValueError(
+                f"{at(file, line)}: the label {label} is not one of 0..{len(choices) - 1}, the choices."
+            )
+        return Choices(_text(cells["premise"]), _text(cells.get("question") or ""), choices, label, id)
+
+    def _cloze(self, cells: Any, id: str, file: File, line: int, wanted: Wanted) -> Cloze:
+        entities = tuple(_list(cells["entities"], file, line))
+        answers = tuple(_list(cells.get("answers") or (), file, line))
+        if Cloze.PLACEHOLDER not in cells["query"]:
+            raise ValueError(f"{at(file, line)}: the query has no {Cloze.PLACEHOLDER}.")
+        return Cloze(cells["passage"], cells["query"], entities, answers, id)
+
+    def _word_in_context(self, cells: Any, id: str, file: File, line: int, wanted: Wanted) -> WordPair:
+        first = _span(cells["first_span"], cells["first"], file, line)
+        second = _span(cells["second_span"], cells["second"], file, line)
+        return WordPair(cells["first"], cells["second"], first, second, cells.get("label"), id)
+
+    def _coreference(self, cells: Any, id: str, file: File, line: int, wanted: Wanted) -> Coreference:
+        noun = _span(cells["noun_span"], cells["text"], file, line)
+        pronoun = _span(cells["pronoun_span"], cells["text"], file, line)
+        return Coreference(cells["text"], noun, pronoun, cells.get("label"), id)
+
+    def _question_answering(
+        self, cells: Any, id: str, file: File, line: int, wanted: Wanted
+    ) -> Question:
+        context = str(cells["context"])
+        texts, starts = _answers(cells.get("answers"), cells.get("starts"), file, line)
+        if not starts and texts:
+            starts = [context.find(text) for text in texts]
+        if len(starts) != len(texts):
+            raise ValueError(f"{at(file, line)}: {len(texts)} answers and {len(starts)} starts.")
+        for text, start in zip(texts, starts, strict=True):
+            check_answer(context, text, start, at(file, line), id)
+        language = str(cells.get("language") or wanted.language or "en")
+        return Question(_text(cells["question"]), context, tuple(texts), tuple(starts), language, id)
+
+    def _tagging(self, cells: Any, id: str, file: File, line: int, wanted: Wanted) -> Tagged:
+        words = [str(word) for word in _list(cells["words"], file, line)]
+        tags = _list(cells.get("tags") or (), file, line)
+        if tags and len(tags) != len(words):
+            raise ValueError(f"{at(file, line)}: {len(words)} words and {len(tags)} tags.")
+        checked: list[str] = []
+        for tag in tags:
+            previous = checked[-1] if checked else "O"
+            begin, _, kind = str(tag).partition("-")
+            if tag != "O" and (begin not in ("B", "I") or kind not in self.labels):
+                raise ValueError(
+                    f"{at(file, line)}: the tag {tag!r} is not O, or B- or I- with one of "
+                    f"{', '.join(self.labels)}."
+                )
+            if begin == "I" and previous[1:] != tag[1:]:
+                if wanted.iob == "strict":
+                    raise ValueError(impossible(tag, previous, file, line))
+                tag = f"B{tag[1:]}"
+                wanted.note(MENDED)
+            checked.append(tag)
+        return Tagged(tuple(words), tuple(checked), id)
+
+    def _summarization(self, cells: Any, id: str, file: File, line: int, wanted: Wanted) -> Document:
+        found = cells.get("summaries")
+        several = (found,) if isinstance(found, str) else tuple(found or ())
+        return Document(_text(cells["text"]), tuple(map(_text, several)), id)
+
+    def _masked_lm(self, cells: Any, id: str, file: File, line: int, wanted: Wanted) -> Line:
+        return Line(_text(cells["text"]), id)
+
+
+_PLAIN: Mapping[str, type[Candidate]] = {"multi_answer": Candidate}
+
+
+def _several(wish: str | Sequence[str], names: Sequence[str]) -> list[str]:
+    if not isinstance(wish, str):
+        return [str(column) for column in wish]
+    return [wish] if wish in names or "," not in wish else [part.strip() for part in wish.split(",")]
+
+
+def _there(column: str, names: Sequence[str]) -> bool:
+    return column in names or column.partition(".")[0] in names
+
+
+def _missing(column: str, names: Sequence[str], file: File | str) -> str:
+    return f"{file}, line 1: there is no column {column!r}; the columns are: {', '.join(names)}."
+
+
+def _cell(row: Mapping[str, Any], columns: Sequence[str], file: File, line: int) -> Any:
+    found = []
+    for column in columns:
+        cell: Any = row
+        for part in [column] if column in row else column.split("."):
+            if not isinstance(cell, Mapping) or part not in cell:
+                raise ValueError(f"{at(file, line)}: there is no field {column!r}.")
+            cell = cell[part]
+        found.append(cell)
+    return found[0] if len(found) == 1 else found
+
+
+def _text(cell: Any) -> str:
+    return str(cell).strip()
+
+
+def _list(cell: Any, file: File, line: int) -> list[Any]:
+    """A list: as it is, or written in JSON, or words with spaces between."""
+    if isinstance(cell, str):
+        if cell.lstrip().startswith("["):
+            try:
+                cell = json.loads(cell)
+            except json.JSONDecodeError as error:
+                raise ValueError(f"{at(file, line)}: not a JSON list ({error.msg}).") from error
+        else:
+            cell = cell.split()
+    return list(cell)
+
+
+def _span(cell: Any, text: str, file: File, line: int) -> tuple[int, int]:
+    numbers = [int(value(part, file, line)) for part in _list(cell, file, line)]
+    if len(numbers) != 2 or not 0 <= numbers[0] < numbers[1] <= len(text):
+        raise ValueError(
+            f"{at(file, line)}: {numbers} is not a start and an end in a text of {len(text)}."
+        )
+    return numbers[0], numbers[1]
+
+
+def _answers(cell: Any, starts: Any, file: File, line: int) -> tuple[list[str], list[int]]:
+    """Answers as a text, texts, SQuAD's objects, or the two lists of Hugging Face."""
+    if isinstance(cell, str) and cell.lstrip().startswith(("[", "{")):
+        try:
+            cell = json.loads(cell)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{at(file, line)}: not JSON ({error.msg}).") from error
+    if isinstance(cell, Mapping):
+        cell, starts = cell.get("text", ()), cell.get("answer_start", ())
+    if cell is None or cell == "":
+        return [], []
+    texts: list[Any] = [cell] if isinstance(cell, str) else list(cell)
+    if texts and isinstance(texts[0], Mapping):
+        spans: list[Mapping[str, Any]] = texts
+        return [str(a["text"]) for a in spans], [int(a["answer_start"]) for a in spans]
+    if starts is None or starts == "":
+        return texts, []
+    numbers = starts if isinstance(starts, list | tuple) else [starts]
+    return texts, [int(value(number, file, line)) for number in numbers]
