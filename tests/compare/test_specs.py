@@ -1,0 +1,140 @@
+"""What is compared, its control, and the statistics of it."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import ttest_rel
+
+from gradaccord.compare.commands import split_methods
+from gradaccord.compare.specs import Spec, with_controls
+from gradaccord.compare.statistics import Difference, Mean
+from gradaccord.compare.sweep import Range
+from gradaccord.train.reading import check_config
+
+BASE = check_config({"tasks": {"a": "sst"}, "train": {"epochs": 2}})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "pcgrad",
+        "dotprod:weight=0.2,every=10",
+        "sum+smart",
+        "sum+recadam",
+        "stl",
+        "reptile:outer_lr=0.5",
+    ],
+)
+def test_a_spec_is_read_as_it_is_written(text):
+    assert str(Spec.parse(text)) == text
+    assert "/" not in Spec.parse(text).folder
+
+
+def test_numbers_stay_numbers():
+    assert dict(Spec.parse("dotprod:weight=1e-3,mode=exact").options) == {
+        "weight": 1e-3,
+        "mode": "exact",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("pcgrd", "did you mean 'pcgrad'"),
+        ("dotprod:wieght=1", "did you mean 'weight'"),
+        ("dotprod:weight", "without a value"),
+        ("sum+smrt", "what can be added is smart, swep, recadam"),
+    ],
+)
+def test_mistakes_are_answered(text, said):
+    with pytest.raises(ValueError, match=said):
+        Spec.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "control"),
+    [
+        ("pcgrad", "sum"),
+        ("dotprod:weight=0.2,every=10", "paired_sum:every=10"),
+        ("sequential_reptile:inner_steps=50", "sequential_reptile:inner_steps=50,outer_lr=1"),
+        ("reptile", "reptile:outer_lr=1"),
+        ("fomaml", "sequential"),
+        ("sum+smart", "sum"),
+        ("pcgrad+recadam", "pcgrad"),
+    ],
+)
+def test_the_control_differs_by_the_idea_alone(text, control):
+    assert str(Spec.parse(text).control()) == control
+
+
+@pytest.mark.parametrize(
+    "text", ["sum", "stl", "paired_sum", "sequential", "sequential_reptile:outer_lr=1"]
+)
+def test_controls_need_none(text):
+    assert Spec.parse(text).control() is None
+
+
+def test_controls_are_added_once_and_before_their_methods():
+    specs = [Spec.parse(t) for t in ("pcgrad", "dotprod", "gradvac", "sequential_reptile")]
+    names = [str(spec) for spec in with_controls(specs, Spec.parse("sum"))]
+    assert names == [
+        "sum", "pcgrad", "paired_sum", "dotprod", "gradvac", "sequential_reptile:outer_lr=1",
+        "sequential_reptile",
+    ]  # fmt: skip
+
+
+def test_every_run_has_the_same_budget():
+    for text in ("sum", "dotprod", "sum+smart", "sum+recadam"):
+        config = Spec.parse(text).config(BASE, seed=3, gradients=120)
+        assert (config.train.gradients, config.train.epochs, config.train.seed) == (120, None, 3)
+    assert Spec.parse("sum+smart").config(BASE, 0, 1).regularize[0].name == "smart"
+    assert Spec.parse("sum+recadam").config(BASE, 0, 1).train.optimizer.name == "recadam"
+
+
+def test_methods_are_split_at_commas_or_semicolons():
+    assert split_methods("pcgrad, gradvac") == ["pcgrad", "gradvac"]
+    assert split_methods("dotprod:weight=1,every=4;sum") == ["dotprod:weight=1,every=4", "sum"]
+    assert split_methods("dotprod:weight=1,every=4") == ["dotprod:weight=1,every=4"]
+    with pytest.raises(ValueError, match="is empty"):
+        split_methods(" , ")
+
+
+def test_p_values_are_those_of_scipy():
+    generator = np.random.default_rng(0)
+    ours, theirs = generator.normal(1, 1, 6), generator.normal(0, 1, 6)
+    difference = Difference.between(dict(enumerate(ours)), dict(enumerate(theirs)))
+    assert difference.p == pytest.approx(ttest_rel(ours, theirs).pvalue, rel=1e-10)
+    assert difference.mean.value == pytest.approx((ours - theirs).mean())
+    assert difference.mean.error == pytest.approx((ours - theirs).std(ddof=1) / math.sqrt(6))
+
+
+def test_only_seeds_that_both_have_count():
+    difference = Difference.between({0: 1.0, 1: 3.0, 2: 5.0}, {1: 1.0, 2: 2.0, 7: 9.0})
+    assert difference.mean.count == 2
+    assert difference.mean.value == 2.5
+
+
+def test_one_seed_has_no_error_and_no_p():
+    assert math.isnan(Mean.of([3.0]).error)
+    assert math.isnan(Difference.between({0: 1.0}, {0: 2.0}).p)
+    assert str(Mean.of([])) == "–"
+
+
+def test_equal_runs_are_not_called_different():
+    assert Difference.between({0: 1.0, 1: 2.0}, {0: 1.0, 1: 2.0}).p == 1.0
+
+
+def test_ranges():
+    assert Range.parse("method.every=2,5,10").values == (2, 5, 10)
+    wide = Range.parse("train.lr=1e-5..1e-3")
+    assert (wide.low, wide.high, wide.log, wide.whole) == (1e-5, 1e-3, True, False)
+    whole = Range.parse("method.inner_steps=10..60")
+    assert (whole.whole, whole.log) == (True, False)
+    for text, said in (
+        ("a", "no values"),
+        ("a=5..1", "is empty"),
+        ("a=x..y", "not between two numbers"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            Range.parse(text)

@@ -1,0 +1,105 @@
+"""Checkpoints are whole or absent, damaged ones are found, and a folder has one owner."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from gradaccord.train.checkpoints import CheckpointError, Checkpoints, load
+from gradaccord.train.run_folder import Log, RunFolderError, locked, read_log, write_json
+
+
+def test_the_newest_come_first_and_old_ones_go(tmp_path):
+    kept = Checkpoints(tmp_path, keep=2)
+    for step in (1, 2, 3):
+        kept.save(step, {"step": step, "weights": torch.full((3,), float(step))})
+    states = [state for _, state in kept.latest()]
+    assert [state["step"] for state in states] == [3, 2]
+    assert torch.equal(states[0]["weights"], torch.full((3,), 3.0))
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "remove"])
+def test_a_damaged_one_is_found_and_the_one_before_is_there(tmp_path, damage):
+    kept = Checkpoints(tmp_path, keep=2)
+    for step in (1, 2):
+        kept.save(step, {"step": step})
+    file = tmp_path / "step-00000002" / "state-0.pt"
+    content = bytearray(file.read_bytes())
+    if damage == "flip":
+        content[len(content) // 2] ^= 255
+        file.write_bytes(content)
+    elif damage == "cut":
+        file.write_bytes(content[:20])
+    else:
+        file.unlink()
+    (_, newest), (_, before) = kept.latest()
+    assert isinstance(newest, CheckpointError)
+    assert before["step"] == 1
+
+
+def test_a_write_that_fails_leaves_the_one_before(tmp_path, monkeypatch):
+    kept = Checkpoints(tmp_path)
+    kept.save(1, {"step": 1})
+
+    def full(*arguments, **options):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(torch, "save", full)
+    with pytest.raises(OSError, match="No space"):
+        kept.save(2, {"step": 2})
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
+
+
+def test_code_in_a_checkpoint_is_not_run(tmp_path):
+    class Evil:
+        def __reduce__(self):
+            return (print, ("run",))
+
+    Checkpoints(tmp_path).save(1, {"step": Evil()})
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        load(tmp_path / "step-00000001")
+
+
+def test_a_second_process_is_refused(tmp_path):
+    code = (
+        "import sys; from pathlib import Path; from gradaccord.train.run_folder import locked\n"
+        "try:\n  with locked(Path(sys.argv[1])): print('held')\n"
+        "except OSError as error: print(error)"
+    )
+    with locked(tmp_path):
+        done = subprocess.run(
+            [sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True
+        )
+    assert "is in use by another process" in done.stdout
+    done = subprocess.run(
+        [sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "held"
+
+
+def test_a_folder_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunFolderError, match="cannot be written to"), locked(tmp_path / "file" / "run"):
+        pass
+
+
+def test_a_log_is_cut_back_to_the_checkpoint(tmp_path):
+    path = tmp_path / "log.jsonl"
+    log = Log(path)
+    for step in range(1, 6):
+        log.write(event="step", step=step)
+    log.close()
+    with path.open("a") as file:
+        file.write('{"event": "st')  # a kill in the middle of a line
+    log = Log(path, resume_at=3)
+    log.write(event="step", step=4)
+    log.close()
+    assert [record["step"] for record in read_log(path)] == [1, 2, 3, 4]
+
+
+def test_json_is_written_whole(tmp_path):
+    write_json(tmp_path / "a.json", {"ä": 1})
+    assert json.loads((tmp_path / "a.json").read_text()) == {"ä": 1}
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]

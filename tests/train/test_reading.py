@@ -1,0 +1,125 @@
+"""A configuration file: shorthands, overrides, and mistakes answered with the line and the remedy."""
+
+import pytest
+
+from gradaccord.train.config import Config
+from gradaccord.train.reading import ConfigError, check_config, read_config, write_config
+
+FILE = """\
+model: minilm
+tasks:
+  sst: sst
+  sts: {data: sts, pair: cross}
+method: {name: dotprod, weight: 2e-1}
+train:
+  epochs: 3
+  lr: 2e-5
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "run.yaml"
+    path.write_text(FILE)
+    return path
+
+
+def test_names_alone_will_do(file):
+    config = read_config(file)
+    assert config.model.name == "minilm"
+    assert config.tasks["sst"].data == "sst"
+    assert config.tasks["sts"].options == {"pair": "cross"}
+    assert config.method.options == {"weight": 0.2}
+    assert config.train.lr == 2e-5
+
+
+def test_overrides_reach_into_shorthands(file):
+    config = read_config(
+        file,
+        ["method.weight=0.3", "tasks.sst.limit.train=10", "train.optimizer.name=sgd", "train.lr=1e-3"],
+    )
+    assert config.method.options["weight"] == 0.3
+    assert config.tasks["sst"].limit == {"train": 10}
+    assert config.train.optimizer.name == "sgd"
+    assert config.train.lr == 1e-3
+
+
+def test_what_is_written_is_read_back_equal(file, tmp_path):
+    config = read_config(file, ["regularize=[{name: smart, weight: 0.5}]"])
+    write_config(config, tmp_path / "again.yaml")
+    assert read_config(tmp_path / "again.yaml") == config
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("epochs: 3", "epoch: 3"), "line 7: train has no key 'epoch': did you mean 'epochs'?"),
+        (("lr: 2e-5", "lr: fast"), "line 8: `train.lr` is 'fast'"),
+        (("lr: 2e-5", "lr: -1"), "greater than 0"),
+        (("epochs: 3", "epochs: 3\n  steps: 4"), "`epochs` and `steps` both say how long"),
+        (("tasks:", "task:"), "line 2: the top level has no key 'task': did you mean 'tasks'?"),
+        (
+            ("sst: sst", "sst: {files: {train: a.csv}}"),
+            "line 3: `tasks.sst`: own `files` need a `kind`",
+        ),
+        (("sst: sst", "sst: {data: sst, evaluate_only: true, source: x}"), "name a trained task"),
+        (
+            ("model: minilm", "model: minilm\nmodel: x"),
+            "line 2, is not YAML: the key 'model' is given twice",
+        ),
+        (("epochs: 3", "epochs: [3"), "is not YAML"),
+    ],
+)
+def test_a_mistake_is_one_sentence_with_its_line(file, change, said):
+    file.write_text(FILE.replace(*change))
+    with pytest.raises(ConfigError) as caught:
+        read_config(file)
+    assert said in str(caught.value)
+    assert str(file) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_override_without_a_value_is_told(file):
+    with pytest.raises(ConfigError, match="has no `=`"):
+        read_config(file, ["train.lr"])
+
+
+def test_a_file_that_is_not_utf8(tmp_path):
+    (tmp_path / "run.yaml").write_bytes(b"model: caf\xe9\n")
+    with pytest.raises(ConfigError, match="is not UTF-8"):
+        read_config(tmp_path / "run.yaml")
+
+
+def test_an_empty_file_says_where_to_start():
+    with pytest.raises(ConfigError, match="gradaccord init"):
+        check_config(None)
+
+
+def test_the_schema_describes_every_section():
+    schema = Config.model_json_schema()
+    assert set(schema["properties"]) >= {
+        "model",
+        "tasks",
+        "method",
+        "regularize",
+        "sampler",
+        "train",
+        "probe",
+    }
+
+
+def test_every_recipe_is_valid():
+    from gradaccord.tools.listing import recipe_texts
+    from gradaccord.train.methods import SINGLE_TASK, find_method
+
+    names = recipe_texts()
+    assert names
+    for name in names:
+        config = read_config(name)
+        if config.method.name != SINGLE_TASK:
+            find_method(config.method.name).check(config.method.options)
+
+
+def test_an_unknown_recipe_names_those_there_are():
+    with pytest.raises(ConfigError, match="minbert-trio"):
+        read_config("minbert")
