@@ -65,13 +65,16 @@ class Convolution(Function):
     ) -> torch.Tensor:
         ctx.save_for_backward(x, weight, bias)
         ctx.stride = stride
-        return _convolve(x, weight, stride)
+        ctx.kernel = weight.contiguous(memory_format=torch.channels_last)  # else in every call
+        return _convolve(x, ctx.kernel, stride)
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[Gradient, ...]:  # noqa: D102
         x, weight, bias = ctx.saved_tensors
         of_x, of_weight, of_bias, _ = ctx.needs_input_grad
-        by_x, by_weight = ConvolutionBackward.apply(grad, x, weight, ctx.stride, of_x, of_weight)  # type: ignore[no-untyped-call]
+        by_x, by_weight = ConvolutionBackward.apply(
+            grad, x, weight, ctx.kernel, ctx.stride, of_x, of_weight
+        )  # type: ignore[no-untyped-call]
         return by_x, by_weight, torch.zeros_like(bias) if of_bias else None, None
 
 
@@ -84,20 +87,22 @@ class ConvolutionBackward(Function):
         grad: torch.Tensor,
         x: torch.Tensor,
         weight: torch.Tensor,
+        kernel: torch.Tensor,
         stride: int,
         of_x: bool,
         of_weight: bool,
     ) -> tuple[Gradient, Gradient]:
-        ctx.save_for_backward(grad, x, weight)
+        ctx.save_for_backward(grad, x, kernel)
         ctx.stride = stride
         ctx.set_materialize_grads(False)
-        return _convolve_backward(grad, x, weight, stride, of_x, of_weight)
+        return _convolve_backward(grad, x, kernel, stride, of_x, of_weight)
 
     @staticmethod
     @last_derivative
     def backward(ctx: Any, u: Gradient, v: Gradient) -> tuple[Gradient, ...]:  # noqa: D102
         grad, x, weight = ctx.saved_tensors
         stride = ctx.stride
+        v = None if v is None else v.contiguous(memory_format=torch.channels_last)
         by_grad = None if v is None else _convolve(x, v, stride)
         if u is not None:
             more = _convolve(u, weight, stride)
@@ -110,7 +115,7 @@ class ConvolutionBackward(Function):
             v is not None,
             u is not None,
         )
-        return by_grad, by_x, by_weight, None, None, None
+        return by_grad, by_x, by_weight, None, None, None, None
 
 
 class BatchNorm(Function):
