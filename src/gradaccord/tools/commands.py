@@ -23,14 +23,12 @@ def list_(
 
     [bold]gradaccord list data --data DIR[/bold]
     """
-    from rich.console import Console
-
     with user_mistakes(ValueError, OSError, ModuleNotFoundError):
         if what not in LISTS:
             raise ValueError(f"`gradaccord list` was asked for {what!r}: use {', '.join(LISTS)}.")
         from gradaccord.tools.listing import listing
 
-        Console().print(listing(what, data))
+        listing(what, data)
 
 
 def init(

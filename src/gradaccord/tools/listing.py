@@ -5,57 +5,50 @@ from __future__ import annotations
 from importlib import resources
 from pathlib import Path
 
-from rich import box
-from rich.console import RenderableType
+from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 LISTS = ("methods", "tasks", "data", "recipes")
 
 
-def listing(what: str, data: Path | None = None) -> RenderableType:
-    """One of `LISTS` as a table."""
-    if what == "methods":
-        return methods()
-    if what == "tasks":
-        return tasks()
-    if what == "recipes":
-        return recipes()
-    from gradaccord.data.commands import data_table
+def listing(what: str, data: Path | None = None) -> None:
+    """Print one of `LISTS`."""
+    console = Console()
+    if what == "data":
+        from gradaccord.data.commands import list_data
 
-    return data_table(data)
+        list_data(data, console)
+        return
+    tables = {"methods": methods, "tasks": tasks, "recipes": recipes}
+    console.print(tables[what]())
 
 
 def methods() -> Table:
-    """Every method with its control, cost and options."""
+    """Every method: what it does, its control, cost and options."""
     from gradaccord.train.methods import METHODS, SINGLE_TASK
 
-    table = _table("method", "what it does", "compare with", "gradients per batch", "options")
+    table = _table("method", "what it does, and how")
     for entry in METHODS.values():
+        control = _control(entry.name)
+        facts = [f"compare with {control}"] if control else ["a baseline"]
+        if entry.spent({}) != 1:
+            facts.append(f"{entry.spent({}):g} gradients a batch")
         options = ", ".join(f"{k}={v}" for k, v in entry.known_options().items() if _plain(v))
-        table.add_row(
-            entry.name,
-            entry.summary,
-            _control(entry.name),
-            f"{entry.spent({}):.1f}",
-            options,
-        )
-    table.add_row(SINGLE_TASK, "one model per task", "–", "1.0", "")
-    table.add_row(
-        "+smart, +swep", "in `compare`: a regulariser added, e.g. sum+smart", "without", "", ""
-    )
-    table.add_row(
-        "+recadam", "in `compare`: the optimiser RecAdam, e.g. sum+recadam", "without", "", ""
-    )
+        _row(table, entry.name, f"{entry.summary} ({'; '.join(facts)})", options)
+    _row(table, SINGLE_TASK, "one model per task")
+    _row(table, "+smart, +swep", "in `compare`: a regulariser added to a method, e.g. sum+smart")
+    _row(table, "+recadam", "in `compare`: the optimiser RecAdam, e.g. sum+recadam")
     return table
 
 
 def tasks() -> Table:
-    """Every kind of task with its metric and options."""
+    """Every kind of task: what is learned, its metric and options."""
     from dataclasses import MISSING, fields
 
     from gradaccord.tasks.kinds import KINDS
 
-    table = _table("kind", "what is learned", "metric", "options")
+    table = _table("kind", "what is learned, and its options")
     for kind in KINDS:
         cls = KINDS[kind]
         shown = [
@@ -63,7 +56,7 @@ def tasks() -> Table:
             for f in fields(cls)  # type: ignore[arg-type]
         ]
         doc = (cls.__doc__ or "").strip().splitlines()[0].rstrip(".")
-        table.add_row(kind, doc, cls.metric, ", ".join(shown))
+        _row(table, kind, f"{doc} ({cls.metric})", ", ".join(shown))
     return table
 
 
@@ -85,7 +78,7 @@ def recipe_texts() -> dict[str, str]:
 def _control(name: str) -> str:
     from gradaccord.compare.specs import Spec
 
-    return str(Spec(name).control() or "–")
+    return str(Spec(name).control() or "")
 
 
 def _plain(value: object) -> bool:
@@ -93,7 +86,14 @@ def _plain(value: object) -> bool:
 
 
 def _table(*headings: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in headings:
-        table.add_column(heading, overflow="fold")
+        table.add_column(heading)
     return table
+
+
+def _row(table: Table, name: str, text: str, options: str = "") -> None:
+    """A name, what it is, and its options in grey below."""
+    table.add_row(name, Text(text))
+    if options:
+        table.add_row("", Text(options, style="dim"))

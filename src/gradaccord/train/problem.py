@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gradaccord import data
+from gradaccord.data import hub
 from gradaccord.data.dataset import Dataset
 from gradaccord.data.leakage import Overlap, overlap
 from gradaccord.models.loading import load_trunk
@@ -21,6 +22,7 @@ from gradaccord.train import config as settings
 from gradaccord.train.config import Config
 
 EVALUATED = ("dev", "test")
+HUB = "hub:"  # before the name of a Hugging Face data set
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,12 @@ def load_dataset(name: str, task: settings.Task, folder: Path | None) -> Dataset
         )
     else:
         assert task.data is not None
-        dataset = data.load(task.data, folder=folder)
+        if task.data.startswith(HUB):
+            dataset = hub.load(
+                task.data.removeprefix(HUB), kind=task.kind, columns=task.columns, labels=task.labels
+            )
+        else:
+            dataset = data.load(task.data, folder=folder)
     if task.cut is not None:
         dataset = data.cut(dataset, task.cut)
     splits = {
