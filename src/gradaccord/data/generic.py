@@ -16,7 +16,7 @@ from gradaccord.data.dataset import Dataset
 from gradaccord.data.readers import squad
 from gradaccord.data.readers.conll import Conll, types_in
 from gradaccord.data.readers.files import File
-from gradaccord.data.readers.layouts import ORDER, SPLITS, Iob, Wanted
+from gradaccord.data.readers.layouts import ORDER, SPLITS, Iob, Wanted, with_own_ids
 from gradaccord.data.rows import Row, format_of, rows_of
 
 Files = Mapping[str, str | Path | Sequence[str | Path]]
@@ -77,6 +77,7 @@ def read(
             splits[split] = [
                 e for file in several for e in examples(reader, rows[file], file, wanted[split])
             ]
+    splits = {split: with_own_ids(made) for split, made in splits.items()}
     for each in wanted.values():
         notes.update(each.notes)
     kept = reader.labels if kind in ("classification", "tagging") else ()

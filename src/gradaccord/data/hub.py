@@ -16,7 +16,7 @@ from gradaccord.data.columns import Columns, Reader
 from gradaccord.data.dataset import Dataset
 from gradaccord.data.generic import examples, options_of, with_labels
 from gradaccord.data.readers.files import File
-from gradaccord.data.readers.layouts import ORDER, SPLITS, Iob, Wanted
+from gradaccord.data.readers.layouts import ORDER, SPLITS, Iob, Wanted, with_own_ids
 from gradaccord.data.rows import Row
 
 # A kind by the columns that a set of it usually has; the first whose all are there.
@@ -60,7 +60,7 @@ def load(
     rows = {split: _rows(found[split]) for split in chosen}
     reader = with_labels(reader, ((split, file, rows[split]) for split in chosen))
     wanted = {split: Wanted(split, language, reader.labels, iob) for split in chosen}
-    made = {split: examples(reader, rows[split], file, wanted[split]) for split in chosen}
+    made = {split: with_own_ids(examples(reader, rows[split], file, wanted[split])) for split in chosen}
     notes = {what: times for each in wanted.values() for what, times in each.notes.items()}
     kept = reader.labels if kind in ("classification", "tagging") else ()
     ordered = {split: made[split] for split in ORDER if split in made}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -82,6 +82,22 @@ class Layout:
         return languages, splits
 
 
+def with_own_ids(examples: list[Any]) -> list[Any]:
+    """The examples of a split with no id twice: a second "12" becomes "12#2".
+
+    TyDiQA's train files number anew in each shard, DUC repeats documents; predictions go by id.
+    """
+    if len({example.id for example in examples}) == len(examples):
+        return examples
+    seen: Counter[str] = Counter()
+    named = []
+    for example in examples:
+        seen[example.id] += 1
+        times = seen[example.id]
+        named.append(example if times == 1 else replace(example, id=f"{example.id}#{times}"))
+    return named
+
+
 @dataclass(frozen=True)
 class Source:
     """The files of one split of one set."""
@@ -91,7 +107,7 @@ class Source:
 
     def read(self, wanted: Wanted) -> list[Any]:
         """All examples."""
-        return [example for file in self.files for example in self.layout.read(file, wanted)]
+        return with_own_ids([e for file in self.files for e in self.layout.read(file, wanted)])
 
     def count(self, wanted: Wanted) -> int:
         """How many examples `read` would give."""

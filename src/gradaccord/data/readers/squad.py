@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -19,7 +18,6 @@ def read(file: File, wanted: Wanted) -> list[Question]:
     """All questions; those marked impossible have no answers.
 
     XTREME's evaluation files of TyDiQA have empty texts for answers: read as not labelled, counted.
-    Ids that occur twice (TyDiQA's train files number anew in each shard) get a number behind them.
     """
     return [question for _, question in _questions(file, wanted)]
 
@@ -41,14 +39,12 @@ def count(file: File, wanted: Wanted) -> int:
 
 
 def _questions(file: File, wanted: Wanted) -> Iterator[tuple[str, Question]]:
-    seen: Counter[str] = Counter()
     content = file.json()
     for article in _list(content, "data", file, "the file"):
         for paragraph in _list(article, "paragraphs", file, "an article"):
             context = _member(paragraph, "context", file, "a paragraph")
             for asked in _list(paragraph, "qas", file, "a paragraph"):
                 id = str(_member(asked, "id", file, "a question"))
-                seen[id] += 1
                 answers = [] if asked.get("is_impossible") else asked.get("answers") or []
                 if answers and not any(_member(a, "text", file, f"question {id!r}") for a in answers):
                     wanted.note("questions without a label (their answer is an empty text)")
@@ -65,7 +61,7 @@ def _questions(file: File, wanted: Wanted) -> Iterator[tuple[str, Question]]:
                         answers=texts,
                         starts=starts,
                         language=wanted.language,
-                        id=id if seen[id] == 1 else f"{id}#{seen[id]}",
+                        id=id,
                     ),
                 )
 
