@@ -53,7 +53,7 @@ def load(
 
         return glyphs.load(size=size or 28)
     if str(name) not in NAMES:
-        return from_folder(Path(name), size=size, grey=grey)
+        return from_folder(_found(Path(name), folder), size=size, grey=grey)
     place = data_folder(str(name), folder)
     if str(name) == "omniglot":
         from gradaccord.data import omniglot
@@ -78,6 +78,17 @@ def data_folder(name: str, folder: str | Path | None = None) -> Path:
         if place.is_dir() and place.resolve().name == name:
             return place
     raise FileNotFoundError(f"{Path(root) / name} does not exist: put the files of {name!r} there.")
+
+
+def _found(path: Path, folder: str | Path | None) -> Path:
+    """A folder or zip file as given, or below the folder of the named sets."""
+    root = folder or os.environ.get("GRADACCORD_DATA")
+    for place in (path, *([Path(root) / path] if root else [])):
+        if place.exists():
+            return place
+    raise FileNotFoundError(
+        f"{path} is no folder or zip file of images, and no set by name: those are {', '.join(NAMES)}."
+    )
 
 
 def cub200(folder: str | Path, *, size: int | None = None, grey: bool = False) -> ClassSplits:

@@ -23,7 +23,6 @@ class Preset:
     source: str
     loss_scale: str
     settings: dict[str, Any]
-    shots: tuple[int, ...] = (1, 5)
 
 
 def _reptile(name: str, note: str, **settings: Any) -> Preset:

@@ -11,10 +11,10 @@ from typing import Any
 # Each with the settings it starts from: they suit 28x28 characters and minutes of one processor
 # core. Inner rates are for a loss that is a mean over examples.
 ALGORITHMS: dict[str, dict[str, Any]] = {
-    "maml": {"inner_lr": 0.4, "inner_steps": 3},
-    "fomaml": {"inner_lr": 0.4, "inner_steps": 3},
-    "meta-sgd": {"inner_lr": 0.1, "inner_steps": 3},
-    "maml++": {"inner_lr": 0.1, "inner_steps": 3},
+    "maml": {"inner_lr": 0.1, "inner_steps": 3, "outer_lr": 3e-3},
+    "fomaml": {"inner_lr": 0.1, "inner_steps": 3, "outer_lr": 3e-3},
+    "meta-sgd": {"inner_lr": 0.1, "inner_steps": 3, "outer_lr": 3e-3},
+    "maml++": {"inner_lr": 0.1, "inner_steps": 3, "outer_lr": 3e-3},
     "reptile": {
         "inner_lr": 1e-3, "inner_steps": 5, "evaluation_steps": 50, "inner_batch": 10,
         "evaluation_batch": 5, "train_shots": 10, "tasks": 5, "queries": 1, "optimizer": "sgd",
@@ -51,7 +51,7 @@ class Settings:
     train_shots: int | None = None
     queries: int = 5
     tasks: int = 4
-    inner_lr: float = 0.4
+    inner_lr: float = 0.1
     inner_steps: int = 3
     evaluation_steps: int | None = None
     inner_batch: int | None = None

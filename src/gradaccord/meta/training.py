@@ -31,7 +31,9 @@ from gradaccord.meta.evaluation import Evaluation, evaluate, evaluate_ensemble
 from gradaccord.meta.settings import MAY_CHANGE, Settings
 
 VALIDATION_SEED, TEST_SEED = 1, 2  # of the fixed tasks: the same for every run and method
+FLUSH_EVERY = 5.0  # seconds between two additions to the log
 SAVE_EVERY = 60.0  # seconds between two checkpoints
+CURVE = 10  # inner steps that the adaptation curve shows at least
 MOST_FAILURES = 20  # iterations in a row without a finite gradient
 
 
@@ -99,14 +101,14 @@ class Run:
         self.best: list[tuple[float, int]] = []  # accuracy and iteration, best first
         self.finished = False
         self._failures = 0
-        self._saved = time.monotonic()
+        self._unwritten: list[str] = []  # lines of the log
+        self._flushed = self._saved = time.monotonic()
         folder.mkdir(parents=True, exist_ok=True)
         if self.checkpoint_path.exists():
             self._resume()
         else:
             settings.save(folder / "settings.json")
             self.log_path.write_text("")
-        self._log = self.log_path.open("a", encoding="utf-8")
 
     @property
     def checkpoint_path(self) -> Path:
@@ -164,7 +166,10 @@ class Run:
         states = [self._read(f"best-{iteration}.pt") for _, iteration in self.best]
         self.learner.load_state_dict(states[0])
         results = {"single": evaluate(self.learner, tasks, by_step=False, **options)}
-        results["curve"] = evaluate(self.learner, few, **options)
+        further = max(
+            self.learner.inner_steps if s.evaluation_steps is None else s.evaluation_steps, CURVE
+        )
+        results["curve"] = evaluate(self.learner, few, **(options | {"steps": further}))
         if len(states) > 1:
             show(self.standing)
             results["ensemble"] = evaluate_ensemble(self.learner, states, tasks, **options)
@@ -181,7 +186,7 @@ class Run:
 
     def save(self) -> None:
         """Write the checkpoint in one piece."""
-        self._log.flush()
+        self._flush()
         state = {
             "learner": self.learner.state_dict(),
             "optimizer": self.optimizer.state_dict(),
@@ -202,10 +207,6 @@ class Run:
             if path.name not in kept:
                 path.unlink()
         self._saved = time.monotonic()
-
-    def close(self) -> None:
-        """Close the log."""
-        self._log.close()
 
     def _step(self) -> None:
         clock = time.process_time if self.settings.clock == "processor" else time.perf_counter
@@ -313,7 +314,15 @@ class Run:
         return torch.load(self.folder / name, weights_only=True)
 
     def _write(self, record: dict[str, Any]) -> None:
-        self._log.write(json.dumps(record) + "\n")
+        self._unwritten.append(json.dumps(record) + "\n")
+        if time.monotonic() - self._flushed > FLUSH_EVERY:
+            self._flush()
+
+    def _flush(self) -> None:
+        with self.log_path.open("a", encoding="utf-8") as log:
+            log.writelines(self._unwritten)
+        self._unwritten.clear()
+        self._flushed = time.monotonic()
 
 
 def _save(path: Path, state: Any) -> None:
