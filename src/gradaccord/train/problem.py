@@ -11,7 +11,7 @@ from typing import Any
 from gradaccord import data
 from gradaccord.data import hub
 from gradaccord.data.dataset import Dataset
-from gradaccord.data.leakage import Overlap, overlap
+from gradaccord.data.leakage import Overlap, overlaps
 from gradaccord.models.loading import load_trunk
 from gradaccord.models.multitask import MultiTaskModel
 from gradaccord.models.tokens import Tokens
@@ -67,7 +67,17 @@ def load_problem(
         tokens=tokens,
         prepared=prepared,
         trained=trained,
-        overlaps=tuple(_overlaps(datasets, trained)),
+        overlaps=tuple(
+            overlaps(
+                ((f"{name} train", datasets[name].splits["train"]) for name in trained),
+                (
+                    (f"{name} {split}", dataset.splits[split])
+                    for name, dataset in datasets.items()
+                    for split in EVALUATED
+                    if split in dataset.splits
+                ),
+            )
+        ),
     )
 
 
@@ -131,21 +141,3 @@ def _head_name(name: str, config: Config, tasks: Mapping[str, Task[Any]]) -> str
             )
         source = same[0]
     return config.tasks[source].shared_head or source
-
-
-def _overlaps(datasets: Mapping[str, Dataset], trained: Sequence[str]) -> list[Overlap]:
-    """What the training data have in common with anything that is evaluated."""
-    found = []
-    for name in trained:
-        for other, dataset in datasets.items():
-            for split in EVALUATED:
-                if split in dataset.splits:
-                    seen = overlap(
-                        datasets[name].splits["train"],
-                        dataset.splits[split],
-                        train=f"{name} train",
-                        evaluation=f"{other} {split}",
-                    )
-                    if seen:
-                        found.append(seen)
-    return found

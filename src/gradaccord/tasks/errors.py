@@ -1,0 +1,160 @@
+"""Where a model is wrong: confusions, the spread of errors, and the worst examples with their texts."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from gradaccord.tasks.task import Task
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from rich.console import Group
+
+BINS = 20
+TEXT = 300  # characters of a text that are kept
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """One example that the model got wrong; `by` is how far off, where that is a number."""
+
+    id: str
+    text: str
+    gold: Any
+    predicted: Any
+    by: float | None = None
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """counts[i][j]: how often class i was taken for class j."""
+
+    labels: tuple[str, ...]
+    counts: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """How many errors (prediction minus truth) lie between two edges."""
+
+    edges: tuple[float, ...]
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """The errors of one task on one split."""
+
+    examples: int  # that are labelled
+    wrong: int
+    worst: tuple[Wrong, ...] = field(default_factory=tuple)
+    confusion: Confusion | None = None
+    histogram: Histogram | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain lists and numbers."""
+        return asdict(self)
+
+    def show(self) -> Group:
+        """For the terminal."""
+        from gradaccord.tasks.errors_shown import terminal
+
+        return terminal(self)
+
+    def figure(self) -> Figure | None:
+        """The confusion matrix or the histogram as a picture; None if there is neither."""
+        from gradaccord.tasks.errors_shown import figure
+
+        return figure(self)
+
+
+def analyse(
+    task: Task[Any], examples: Sequence[Any], predictions: Sequence[Any], *, worst: int = 10
+) -> Analysis:
+    """Compare predictions with the truth. worst: how many examples are kept with their texts."""
+    from gradaccord.data.leakage import text_of
+
+    if len(examples) != len(predictions):
+        raise ValueError(
+            f"There are {len(predictions)} predictions for {len(examples)} examples: give one each."
+        )
+    pairs = [
+        (example, task.gold(example), predicted)
+        for example, predicted in zip(examples, predictions, strict=True)
+    ]
+    pairs = [(example, gold, predicted) for example, gold, predicted in pairs if gold is not None]
+    numbers = task.kind == "regression"
+    wrong = [
+        Wrong(
+            id=str(getattr(example, "id", "")),
+            text=_cut(_asked(example, text_of(example))),
+            gold=_plain(gold),
+            predicted=_plain(predicted),
+            by=abs(float(predicted) - float(gold)) if numbers else None,
+        )
+        for example, gold, predicted in pairs
+        if not _right(task, example, gold, predicted)
+    ]
+    if numbers:
+        wrong.sort(key=lambda one: -(one.by or 0.0))
+    return Analysis(
+        examples=len(pairs),
+        wrong=len(wrong),
+        worst=tuple(wrong[:worst]),
+        confusion=_confusion(task, [(gold, predicted) for _, gold, predicted in pairs]),
+        histogram=_histogram([float(p) - float(g) for _, g, p in pairs]) if numbers else None,
+    )
+
+
+def _right(task: Task[Any], example: Any, gold: Any, predicted: Any) -> bool:
+    if task.kind in ("question_answering", "cloze", "summarization"):
+        return task.score([example], [predicted])[task.metric] >= 100 - 1e-9
+    return bool(_plain(gold) == _plain(predicted))
+
+
+def _confusion(task: Task[Any], pairs: Sequence[tuple[Any, Any]]) -> Confusion | None:
+    labels = tuple(getattr(task, "labels", ()) or ())
+    if task.kind == "tagging":
+        counted = Counter(
+            (_type(g), _type(p)) for gold, tags in pairs for g, p in zip(gold, tags, strict=True)
+        )
+        labels = ("O", *labels)
+    elif all(isinstance(gold, str) for gold, _ in pairs) and labels:
+        counted = Counter(pairs)
+    else:
+        return None
+    counts = tuple(tuple(counted[gold, predicted] for predicted in labels) for gold in labels)
+    return Confusion(labels, counts)
+
+
+def _histogram(errors: Sequence[float]) -> Histogram | None:
+    known = [error for error in errors if math.isfinite(error)]
+    if not known:
+        return None
+    reach = max(abs(error) for error in known) or 1.0
+    width = 2 * reach / BINS
+    counts = [0] * BINS
+    for error in known:
+        counts[min(int((error + reach) / width), BINS - 1)] += 1
+    return Histogram(tuple(-reach + i * width for i in range(BINS + 1)), tuple(counts))
+
+
+def _asked(example: Any, text: str) -> str:
+    question = getattr(example, "question", None) or getattr(example, "query", None)
+    return f"{question} | {text}" if question else text.replace("\n", " | ")
+
+
+def _type(tag: str) -> str:
+    return tag.partition("-")[2] or "O"
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= TEXT else text[: TEXT - 1] + "…"
