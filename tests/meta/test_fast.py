@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,10 +14,12 @@ import torch
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
+from gradaccord.meta import FOMAML, MAML, MAMLPlusPlus, MetaSGD, Reptile
 from gradaccord.meta.closed_form import BatchNorm, Convolution
 from gradaccord.meta.fast import FastConv4, fast_network
 from gradaccord.meta.first_layer import Affine, Patches, Pick, first_block
 from gradaccord.meta.network import chosen_network
+from gradaccord.meta.task_batch import TaskBatch
 from gradaccord.models.conv4 import Conv4
 
 Network = Callable[[dict[str, torch.Tensor], torch.Tensor], torch.Tensor]
@@ -233,3 +237,70 @@ def test_picks_follow_torch_pooling() -> None:
     picked = Pick.apply(kernel.flatten(1).t(), Patches.of(images, True).parts)
     true = torch.nn.functional.max_pool2d(torch.conv2d(images, kernel, padding=1), 2)
     assert torch.allclose(picked, true.flatten(2).transpose(1, 2))
+
+
+METHODS: dict[str, Callable[..., Any]] = {
+    "MAML": MAML,
+    "FOMAML": FOMAML,
+    "MetaSGD": MetaSGD,
+    "MAMLPlusPlus": MAMLPlusPlus,
+    "Reptile, moments reset": partial(Reptile, optimizer_state="reset"),
+    "Reptile, moments kept": Reptile,
+    "MAML, shared": partial(MAML, share=True),
+}
+
+
+def tasks_of(count: int) -> TaskBatch:
+    generator = torch.Generator().manual_seed(2)
+    support, query = (torch.rand(count, 6, 1, 28, 28, generator=generator) for _ in range(2))
+    labels = torch.arange(3).repeat(2).expand(count, -1)
+    return TaskBatch(support, labels, query, labels)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_threads_give_the_same_bits(name: str) -> None:
+    found = []
+    for threads in (1, 3):
+        torch.manual_seed(0)
+        learner = METHODS[name](Conv4(3, filters=4), threads=threads)
+        for _ in range(2):
+            report = learner.backward(tasks_of(5))
+        found.append([report.query_loss, *(p.grad for p in learner.parameters() if p.grad is not None)])
+    assert found[0][0] == found[1][0]
+    assert all(torch.equal(a, b) for a, b in zip(found[0][1:], found[1][1:], strict=True))
+
+
+def test_threads_really_run_and_only_where_they_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: dict[str, set[int]] = {}
+
+    def watched(name: str, learner: Any) -> Any:
+        own = learner.task_gradient
+
+        def task_gradient(tasks: Any, place: int = 0) -> Any:
+            seen.setdefault(name, set()).add(threading.get_ident())
+            return own(tasks, place)
+
+        monkeypatch.setattr(learner, "task_gradient", task_gradient)
+        return learner
+
+    for name, learner in {
+        "fast": MAML(Conv4(3, filters=4), threads=3),
+        "general": MAML(Conv4(3, filters=4), threads=3, fast=False),
+        "kept": Reptile(Conv4(3, filters=4), threads=3),
+        "shared": MAML(Conv4(3, filters=4), threads=3, share=True),
+    }.items():
+        watched(name, learner).backward(tasks_of(5))
+    here = threading.get_ident()
+    assert here not in seen.pop("fast")
+    assert seen == {name: {here} for name in ("general", "kept", "shared")}
+
+
+def test_an_error_in_a_thread_reaches_the_caller_and_changes_nothing() -> None:
+    learner = MAML(Conv4(3, filters=4), threads=2)
+    learner.backward(tasks_of(4))
+    before = [p.grad.clone() for p in learner.parameters()]
+    tasks = list(tasks_of(4))
+    tasks[2] = replace(tasks[2], support_labels=tasks[2].support_labels + 3)
+    with pytest.raises(ValueError, match="the model has 3 outputs"):
+        learner.backward(tasks)
+    assert all(torch.equal(p.grad, old) for p, old in zip(learner.parameters(), before, strict=True))

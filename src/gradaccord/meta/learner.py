@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
@@ -69,6 +70,9 @@ class MetaLearner(nn.Module):
         by the number of examples.
     adapted: which parameters move in the inner loop, by name; all trainable ones by default.
     fast: use the faster network where the model allows and a check finds it equal.
+    threads: tasks that run at the same time, each on a Python thread; needs the fast network and tasks
+        that do not depend on each other, else they run one by one. Same bits as one by one. Let torch
+        itself use one thread then (`torch.set_num_threads(1)`); memory grows with the threads.
     """
 
     def __init__(
@@ -79,6 +83,7 @@ class MetaLearner(nn.Module):
         loss: Loss = nn.functional.cross_entropy,
         adapted: Callable[[str], bool] | None = None,
         fast: bool = True,
+        threads: int = 1,
     ) -> None:
         super().__init__()
         if not isinstance(model, nn.Module):
@@ -102,6 +107,8 @@ class MetaLearner(nn.Module):
         self.iteration: torch.Tensor
         self.register_buffer("iteration", torch.zeros((), dtype=torch.int64))  # meta-updates so far
         self.fast = fast
+        self.threads = whole_number("threads", threads)
+        self._is_fast = False
         self._network: Network | None = None
         self._predictor: Predictor | None = None
 
@@ -125,7 +132,21 @@ class MetaLearner(nn.Module):
 
     def _outcomes(self, tasks: list[Task], place: int) -> Iterator[Outcome]:
         """Run the tasks in order: the graph of one is gone before the next begins."""
-        return (self.task_gradient([task], place + i) for i, task in enumerate(tasks))
+        if self._on_threads(len(tasks)):
+            with ThreadPoolExecutor(min(self.threads, len(tasks))) as pool:
+                places = range(place, place + len(tasks))
+                yield from pool.map(lambda task, at: self.task_gradient([task], at), tasks, places)
+        else:
+            yield from (self.task_gradient([task], place + i) for i, task in enumerate(tasks))
+
+    def _on_threads(self, tasks: int) -> bool:
+        """The general network swaps the module's parameters, and autocast is a thread's own."""
+        several = min(self.threads, tasks) > 1
+        return several and self._is_fast and self._separable() and not torch.is_autocast_enabled("cpu")
+
+    def _separable(self) -> bool:
+        """Whether no task depends on what another one left behind."""
+        return True
 
     def _begin(self) -> None:
         """Forget what an interrupted meta-iteration prepared."""
@@ -267,7 +288,7 @@ class MetaLearner(nn.Module):
         if self._network is None:
             if self.fast:
                 with batch_statistics(self.model, training=False):
-                    self._network, _ = chosen_network(self.model, inputs)
+                    self._network, self._is_fast = chosen_network(self.model, inputs)
             else:
                 self._network = general_network(self.model)
 

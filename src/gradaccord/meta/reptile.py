@@ -108,6 +108,9 @@ class Reptile(MetaLearner):
         """See `MetaLearner`."""
         return self._towards(tasks[0], place)
 
+    def _separable(self) -> bool:
+        return not self.keeps
+
     def _towards(self, task: Task, place: int, counts: Any = None) -> Outcome:
         """Train on the task from phi; the way back is the gradient."""
         moments = self._moments() if self._pending is None else self._pending
