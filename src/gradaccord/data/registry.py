@@ -89,7 +89,7 @@ def load(
 def find(folder: str | Path | None = None) -> list[Found]:
     """Everything readable below a folder (else $GRADACCORD_DATA), counted, and what needs no folder."""
     root = folder or os.environ.get(FOLDER)
-    listed = embedded.found()
+    listed = [*embedded.found()]
     if not root:
         return listed
     files = files_under(Path(root))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from gradaccord.data.dataset import Dataset
 from gradaccord.data.examples import Text
 from gradaccord.data.readers.found import Found
@@ -32,15 +34,16 @@ def load(language: str) -> Dataset:
     return Dataset(f"cldr/{language}", "classification", splits, cldr.KINDS, language)
 
 
-def found() -> list[Found]:
+@lru_cache(maxsize=1)
+def found() -> tuple[Found, ...]:
     """The languages of the demo; none if the package that holds the names is missing."""
     from gradaccord.data import cldr
 
     try:
         tasks = cldr.load().tasks
     except ModuleNotFoundError:
-        return []
-    return [
+        return ()
+    return tuple(
         Found(
             name=f"cldr/{language}",
             kind="classification",
@@ -50,4 +53,4 @@ def found() -> list[Found]:
             files=("embedded",),
         )
         for language, task in tasks.items()
-    ]
+    )
