@@ -426,8 +426,8 @@ def test_the_table_of_found_sets(tmp_path, monkeypatch):
     found = list_data(tmp_path, console)
     shown = console.export_text()
     assert "sst2" in [each.name for each in found]
-    assert "1,234 train" in shown
-    assert "negative, positive" in shown
+    assert re.search(r"sst2 +classification +en +1,234 +unreadable, see below", shown)
+    assert "territory, city" in shown  # the classes of the embedded sets
     assert "broken gzip file" in shown
     monkeypatch.delenv("GRADACCORD_DATA", raising=False)
     list_data(console=console)

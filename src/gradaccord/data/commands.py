@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gradaccord.data.readers.found import Found
+from gradaccord.data.readers.layouts import ORDER
 from gradaccord.data.registry import FOLDER, find, names
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
-
-SHOWN_LABELS = 5
 
 
 def list_data(folder: str | Path | None = None, console: Console | None = None) -> list[Found]:
@@ -40,20 +39,18 @@ def list_data(folder: str | Path | None = None, console: Console | None = None) 
 
 
 def data_table(found: Sequence[Found]) -> Table:
-    """Name, kind, language, examples of each split, and classes."""
+    """Name, kind, language, examples of each split, and classes; one line each on 80 columns."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("name", "kind", "language", "examples", "labels"):
-        table.add_column(column, overflow="fold", no_wrap=column == "name")
+    for column in ("name", "kind", "language"):
+        table.add_column(column, no_wrap=True, overflow="ellipsis")
+    for split in ORDER:
+        table.add_column(split, justify="right", no_wrap=True)
+    table.add_column("labels", no_wrap=True, overflow="ellipsis")
     for each in found:
-        counts = " · ".join(f"{count:,} {split}" for split, count in each.counts.items())
-        table.add_row(
-            each.name, each.kind, each.language, counts or "unreadable, see below", _labels(each.labels)
-        )
+        counts = [f"{each.counts[split]:,}" if split in each.counts else "" for split in ORDER]
+        others = [f"{n:,} {split}" for split, n in each.counts.items() if split not in ORDER]
+        last = "unreadable, see below" if each.problem else ", ".join(others or each.labels)
+        table.add_row(each.name, each.kind, each.language, *counts, last)
     return table
-
-
-def _labels(labels: Sequence[str]) -> str:
-    shown = ", ".join(labels[:SHOWN_LABELS])
-    return f"{shown}, … ({len(labels)})" if len(labels) > SHOWN_LABELS else shown

@@ -186,9 +186,9 @@ def _wanted(known: Set, code: str, split: str, iob: Iob = "repair") -> Wanted:
 
 
 def _spoken(code: str) -> str:
-    """The language that contexts and words are in: "de" of MLQA's "de-en"; others as they are."""
+    """The language that contexts and words are in: "de" of MLQA's "de-en", "tl" of UNER's "tl_trg"."""
     first, dash, second = code.partition("-")
-    return first if dash and len(first) == len(second) == 2 else code
+    return first if dash and len(first) == len(second) == 2 else code.partition("_")[0]
 
 
 def _language(known: Set, language: str, there: Mapping[str, object]) -> str:
