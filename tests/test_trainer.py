@@ -24,8 +24,15 @@ from transformers import Trainer, TrainerCallback
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 import gradaccord
-from gradaccord.data.samplers import ProportionalTasks, SequentialTasks, UniformTasks
+from gradaccord.data.samplers import (
+    ProportionalTasks,
+    RoundRobinTasks,
+    SequentialTasks,
+    TaskBatches,
+    UniformTasks,
+)
 from gradaccord.integrations import AlignedTrainer
+from gradaccord.integrations.plan import Plan
 
 METHODS = {
     "Sum": {"method": "Sum"},
@@ -473,3 +480,40 @@ def test_data_that_does_not_fit_is_refused_before_training(tmp_path):
         trainer(tmp_path, tasks={"a": sentences(4, 1), "b": stream}).train()
     with pytest.raises(ValueError, match="use 'random' or 'sequential'"):
         trainer(tmp_path, train_sampling_strategy="group_by_length").train()
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "match"),
+    [("is_fsdp_enabled", True, "`fsdp` is on"), ("n_gpu", 2, "2 devices are used by one process")],
+)
+def test_engines_that_give_no_gradient_out_are_refused(tmp_path, monkeypatch, field, value, match):
+    made = trainer(tmp_path)
+    if field == "n_gpu":
+        monkeypatch.setattr(made.args, "_n_gpu", value)
+    else:
+        monkeypatch.setattr(made, field, value)
+    with pytest.raises(ValueError, match=match):
+        made._build_method()
+    assert made.method is None
+
+
+def test_processes_share_every_batch_without_overlap():
+    """Equal weights cannot show it: the mean over copies of a batch is the batch's own."""
+
+    def drawn(rank, world):
+        plan = Plan(
+            RoundRobinTasks({"a": 6, "b": 6}),
+            lambda: {task: TaskBatches(range(21), 4, seed=i) for i, task in enumerate("ab")},
+            steps=9,
+            accumulation=2,
+            rank=rank,
+            world=world,
+        )
+        return [(draw.name, draw.examples) for micro in plan for draw in micro]
+
+    # 21 examples in batches of 4 leave one, which two processes cannot share: it is left out.
+    whole = [part for part in drawn(0, 1) if len(part[1]) > 1]
+    for (name, one), (_, first), (_, second) in zip(whole, drawn(0, 2), drawn(1, 2), strict=False):
+        assert name in "ab"
+        assert not set(first) & set(second)
+        assert sorted(first + second) == sorted(one)

@@ -20,7 +20,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "Sequential Reptile": {
         "method": partial(gradaccord.SequentialReptile, inner_steps=4, outer_lr=0.3)
     },
-    "Multi-task Reptile": {"method": partial(gradaccord.MultiTaskReptile, tasks=2, inner_steps=3)},
+    "Multi-task Reptile": {"method": partial(gradaccord.MultiTaskReptile, tasks=2, inner_steps=5)},
     "DotProd": {"method": partial(gradaccord.DotProd, control="noise")},
     "two drawn tasks": {"method": "PCGrad", "sampler": UniformTasks(["a", "b", "c"], n=2, seed=5)},
     "SMART with a teacher": {
@@ -58,14 +58,16 @@ def masked(rows):
 
 
 def run(folder, options, resume=None, stop=None, **more):
-    """17 steps over three epochs and a bit: dropout, a checkpoint every 5, evaluation every 4 steps."""
+    """17 steps with dropout and evaluation every 4. An epoch of the smallest task has 5 steps, so that
+    a checkpoint every 3 falls inside epochs; and inside trajectories of 4 and 5.
+    """
     tasks = {"a": sentences(20, 1), "b": sentences(36, 2), "c": sentences(28, 3)}
     given = {"data_collator": masked, "eval_dataset": sentences(8, 9)} | options
     if stop is not None:
         given["callbacks"] = [Interrupt(stop)]
     made = trainer(
         folder, bert(0.1), tasks, trainer_options=given, max_steps=17, save_strategy="steps",
-        save_steps=5, eval_strategy="steps", eval_steps=4, learning_rate=5e-3,
+        save_steps=more.pop("save_steps", 3), eval_strategy="steps", eval_steps=4, learning_rate=5e-3,
         gradient_accumulation_steps=more.pop("accumulation", 1), **more,
     )  # fmt: skip
     try:
@@ -78,8 +80,8 @@ def run(folder, options, resume=None, stop=None, **more):
 @pytest.mark.parametrize("name", METHODS)
 def test_resumed_run_is_bit_equal(tmp_path, name):
     expected = run(tmp_path / "whole", METHODS[name])
-    run(tmp_path / "broken", METHODS[name], stop=12)
-    assert not (tmp_path / "broken" / "checkpoint-15").exists()
+    run(tmp_path / "broken", METHODS[name], stop=11)
+    assert sorted(path.name for path in (tmp_path / "broken").iterdir())[-1] == "checkpoint-9"
     resumed = run(tmp_path / "broken", METHODS[name], resume=True)
     assert_same(weights(resumed.model), weights(expected.model))
     assert resumed.state.global_step == 17
@@ -88,7 +90,7 @@ def test_resumed_run_is_bit_equal(tmp_path, name):
 def test_and_with_accumulation_from_an_end_of_an_epoch(tmp_path):
     """5 steps are a whole epoch of the smallest task."""
     options = METHODS["GradVac"]
-    more = {"accumulation": 2, "per_device_train_batch_size": 2}
+    more = {"accumulation": 2, "per_device_train_batch_size": 2, "save_steps": 5}
     expected = run(tmp_path / "whole", options, **more)
     run(tmp_path / "broken", options, stop=7, **more)
     resumed = run(
@@ -100,15 +102,15 @@ def test_and_with_accumulation_from_an_end_of_an_epoch(tmp_path):
 def test_data_loader_workers_read_ahead_and_resume_exactly(tmp_path):
     options = METHODS["two drawn tasks"] | {"data_collator": default_data_collator}
     expected = run(tmp_path / "whole", options, dataloader_num_workers=1)
-    run(tmp_path / "broken", options, stop=12, dataloader_num_workers=1)
+    run(tmp_path / "broken", options, stop=11, dataloader_num_workers=1)
     resumed = run(tmp_path / "broken", options, resume=True)
     assert_same(weights(resumed.model), weights(expected.model))
 
 
 def test_checkpoint_is_read_without_pickle_and_must_fit(tmp_path):
     options = METHODS["GradVac"]
-    run(tmp_path, options, stop=6)
-    folder = tmp_path / "checkpoint-5"
+    run(tmp_path, options, stop=5)
+    folder = tmp_path / "checkpoint-3"
     torch.load(folder / "gradaccord.pt", weights_only=True)
     with pytest.raises(ValueError, match="saved with batch_size=4, and here it is 8: the position"):
         run(tmp_path, options, resume=str(folder), per_device_train_batch_size=8)

@@ -297,6 +297,11 @@ class AlignedMixin(_Trainer):
                 f"{self.args.n_gpu} devices are used by one process (nn.DataParallel), which gives no "
                 "task's gradient out: start one process each with torchrun or accelerate launch."
             )
+        if self.is_fsdp_enabled:
+            raise ValueError(
+                "`fsdp` is on, under which the method's state is not saved and resumed: use DDP, or "
+                "`fully_shard` in a loop of your own."
+            )
         self.method = self.choice.build(self.model_wrapped, self.optimizer, self.accelerator)
         if self._resumed_from is not None:
             state.load(self._resumed_from, self.method, self.regularizer, self._plan_of_run)
