@@ -104,7 +104,7 @@ def new_model(
         "forced_eos_token_id": tokenizer.eos_token_id, "decoder_start_token_id": start,
     }  # fmt: skip
     if architecture == "pegasus":
-        config = hf.PegasusConfig(**options)
+        config = hf.PegasusConfig(scale_embedding=True, **options)
         return (hf.PegasusForConditionalGeneration if head else hf.PegasusModel)(config)
     config = hf.BartConfig(bos_token_id=tokenizer.bos_token_id, **options)
     return (hf.BartForConditionalGeneration if head else hf.BartModel)(config)

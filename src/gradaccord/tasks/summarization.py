@@ -102,7 +102,8 @@ class Summarization(Task[Document]):
                 min_length=0,
                 length_penalty=self.length_penalty,
                 no_repeat_ngram_size=self.no_repeat,
-                early_stopping=self.beams > 1,
+                # Stopped as soon as there are enough finished texts, beams end with poor short ones.
+                early_stopping=False,
             )
         )
 
