@@ -42,15 +42,24 @@ def data_table(found: Sequence[Found]) -> Table:
     """Name, kind, language, examples of each split, and classes; one line each on 80 columns."""
     from rich.table import Table
 
+    rows = [[*("name", "kind", "language"), *ORDER, "labels"], *map(_row, found)]
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("name", "kind", "language"):
-        table.add_column(column, no_wrap=True, overflow="ellipsis")
-    for split in ORDER:
-        table.add_column(split, justify="right", no_wrap=True)
-    table.add_column("labels", no_wrap=True, overflow="ellipsis")
-    for each in found:
-        counts = [f"{each.counts[split]:,}" if split in each.counts else "" for split in ORDER]
-        others = [f"{n:,} {split}" for split, n in each.counts.items() if split not in ORDER]
-        last = "unreadable, see below" if each.problem else ", ".join(others or each.labels)
-        table.add_row(each.name, each.kind, each.language, *counts, last)
+    for place, column in enumerate(rows[0]):
+        last = place == len(rows[0]) - 1  # on a narrow terminal only the labels are cut off
+        table.add_column(
+            column,
+            no_wrap=True,
+            overflow="ellipsis",
+            justify="right" if column in ORDER else "left",
+            min_width=None if last else max(len(row[place]) for row in rows),
+        )
+    for row in rows[1:]:
+        table.add_row(*row)
     return table
+
+
+def _row(found: Found) -> list[str]:
+    counts = [f"{found.counts[split]:,}" if split in found.counts else "" for split in ORDER]
+    others = [f"{count:,} {split}" for split, count in found.counts.items() if split not in ORDER]
+    last = "unreadable, see below" if found.problem else ", ".join(others or found.labels)
+    return [found.name, found.kind, found.language, *counts, last]
