@@ -1,0 +1,218 @@
+"""Charts as inline SVG, each with a text that says what there is to see."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from html import escape
+from statistics import fmean
+
+from gradaccord.report.svg import COLOURS, WIDTH, Frame, colour, cut, dot, legend, line, number, picture
+
+FEW = 12  # points of a line that are also marked one by one
+
+
+@dataclass(frozen=True)
+class Series:
+    """One method's line: points, and how far around them the band reaches."""
+
+    name: str
+    mark: int  # which colour, dash and shape
+    x: Sequence[float]
+    y: Sequence[float]
+    error: Sequence[float] = field(default_factory=tuple)
+
+    @property
+    def points(self) -> list[tuple[float, float, float]]:
+        """Those that are numbers; an unknown error is none."""
+        errors = list(self.error) or [0.0] * len(self.y)
+        return [
+            (x, y, e if math.isfinite(e) else 0.0)
+            for x, y, e in zip(self.x, self.y, errors, strict=True)
+            if math.isfinite(x) and math.isfinite(y)
+        ]
+
+
+def line_chart(series: Sequence[Series], x_label: str, y_label: str, alt: str) -> str:
+    """Lines with bands; nothing if there is no number."""
+    known = [one for one in series if one.points]
+    if not known:
+        return ""
+    frame = Frame.around(
+        [x for one in known for x, _, _ in one.points],
+        [v for one in known for _, y, e in one.points for v in (y - e, y + e)],
+    )
+    parts = [frame.axes(x_label, y_label)]
+    for one in known:
+        parts += [_band(one, frame)] if any(e > 0 for _, _, e in one.points) else []
+    for one in known:
+        places = [frame.at(x, y) for x, y, _ in one.points]
+        parts.append(line(places, one.mark, one.name))
+        if len(places) <= FEW:
+            for (x, y, e), place in zip(one.points, places, strict=True):
+                parts.append(dot(*place, one.mark, f"{one.name} at {number(x)}: {_with_error(y, e)}"))
+    ends = "; ".join(f"{one.name} {_with_error(*one.points[-1][1:])}" for one in known)
+    return picture("".join(parts), f"{alt} At the end: {ends}.") + legend(
+        [(one.name, one.mark) for one in known]
+    )
+
+
+def paths(series: Sequence[Series], x_label: str, y_label: str, alt: str) -> str:
+    """Where runs went in a plane; the last point of each is larger. Several series may share a name."""
+    known = [one for one in series if one.points]
+    if not known:
+        return ""
+    frame = Frame.around(
+        [x for one in known for x, _, _ in one.points],
+        [y for one in known for _, y, _ in one.points],
+        x_room=0.04,
+    )
+    parts = [frame.axes(x_label, y_label)]
+    for one in known:
+        places = [frame.at(x, y) for x, y, _ in one.points]
+        parts.append(f'<g opacity="0.55">{line(places, one.mark, one.name, 1)}</g>')
+        for i, ((x, y, _), place) in enumerate(zip(one.points, places, strict=True)):
+            last = i == len(places) - 1
+            parts.append(dot(*place, one.mark, f"{one.name}: {x:.4g}, {y:.4g}", 1.4 if last else 0.8))
+    ends: dict[str, list[tuple[float, float, float]]] = {}
+    for one in known:
+        ends.setdefault(one.name, []).append(one.points[-1])
+    said = "; ".join(
+        f"{name} {x_label} {fmean(p[0] for p in last):.4g}, {y_label} {fmean(p[1] for p in last):.4g}"
+        for name, last in ends.items()
+    )
+    names = list(dict.fromkeys((one.name, one.mark) for one in known))
+    return picture("".join(parts), f"{alt} At the end: {said}.") + legend(names)
+
+
+def bars(values: Sequence[tuple[str, float]], unit: str, alt: str) -> str:
+    """Horizontal bars, each below its name, with a line where 1 is."""
+    known = [(name, value) for name, value in values if math.isfinite(value)]
+    if not known:
+        return ""
+    most = max(1.0, *(value for _, value in known))
+    row, room = 38, 64
+    height = row * len(known) + 6
+    one = (WIDTH - room) / most
+    parts = []
+    for i, (name, value) in enumerate(known):
+        y, length = i * row, max((WIDTH - room) * value / most, 1)
+        parts.append(
+            f'<text x="0" y="{y + 14}" class="tick">{escape(cut(name, 60))}</text>'
+            f'<rect x="0" y="{y + 19}" width="{length:.1f}" height="14" rx="2" fill="{COLOURS[0]}">'
+            f"<title>{escape(name)}: {value:.3g}{unit}</title></rect>"
+            f'<text x="{length + 6:.1f}" y="{y + 30}" class="tick">{value:.2f}{unit}</text>'
+        )
+    parts.append(f'<line x1="{one:.1f}" x2="{one:.1f}" y1="0" y2="{height}" class="zero"/>')
+    said = "; ".join(f"{name} {value:.2f}{unit}" for name, value in known)
+    return picture("".join(parts), f"{alt} {said}.", height)
+
+
+def heat_map(
+    names: Sequence[str],
+    matrix: Sequence[Sequence[float | None]],
+    alt: str,
+    *,
+    low: float,
+    high: float,
+    digits: int = 2,
+    axes: tuple[str, str] | None = None,
+) -> str:
+    """A square of numbers: blue above zero, orange below, the stronger the further off.
+
+    axes: what rows and columns are. The text for those who cannot see it tells a small one in full.
+    """
+    if not names:
+        return ""
+    n = len(names)
+    size = max(26, min(58, 330 // n))
+    longest = max(len(cut(name, 14)) for name in names)
+    left, top = 14 + 7 * longest, 20 + 5 * longest + (14 if axes else 0)
+    width = left + n * size + 4.5 * longest
+    parts = []
+    for i, row in enumerate(matrix):
+        for j, value in enumerate(row):
+            title = f"{names[i]}, {names[j]}"
+            parts.append(_cell(left + j * size, top + i * size, size, value, low, high, digits, title))
+    for i, name in enumerate(names):
+        y, x = top + (i + 0.5) * size + 4, left + (i + 0.5) * size
+        shown = escape(cut(name, 14))
+        parts.append(
+            f'<text x="{left - 6}" y="{y}" class="tick end">{shown}</text>'
+            f'<text x="{x}" y="{top - 6}" class="tick" transform="rotate(-45 {x} {top - 6})">'
+            f"{shown}</text>"
+        )
+    if axes:
+        parts.append(f'<text x="0" y="11" class="label">{escape(axes[0])} ↓ {escape(axes[1])} →</text>')
+    if n <= 6:
+        rows = (
+            f"{names[i]}: " + ", ".join(f"{names[j]} {_shown(v, digits)}" for j, v in enumerate(row))
+            for i, row in enumerate(matrix)
+        )
+        alt += " " + "; ".join(rows) + "."
+    return picture("".join(parts), alt, top + n * size + 6, max(width, WIDTH))
+
+
+def histogram(edges: Sequence[float], counts: Sequence[int], x_label: str, alt: str) -> str:
+    """Counts between edges."""
+    if not any(counts):
+        return ""
+    frame = Frame.around(list(edges), [0.0, float(max(counts))], y_room=0)
+    parts = [frame.axes(x_label, "examples")]
+    for low, high, count in zip(edges[:-1], edges[1:], counts, strict=True):
+        x0, y0 = frame.at(low, count)
+        x1, y1 = frame.at(high, 0)
+        parts.append(
+            f'<rect x="{x0 + 0.5:.1f}" y="{y0:.1f}" width="{max(x1 - x0 - 1, 0.5):.1f}" '
+            f'height="{y1 - y0:.1f}" fill="{COLOURS[0]}">'
+            f"<title>{low:.3g} to {high:.3g}: {count}</title></rect>"
+        )
+    return picture("".join(parts), alt)
+
+
+def _band(one: Series, frame: Frame) -> str:
+    upper = [frame.at(x, y + e) for x, y, e in one.points]
+    lower = [frame.at(x, y - e) for x, y, e in reversed(one.points)]
+    outline = " ".join(f"{x:.1f},{y:.1f}" for x, y in upper + lower)
+    return f'<polygon points="{outline}" fill="{colour(one.mark)}" opacity="0.18"/>'
+
+
+def _cell(
+    x: float,
+    y: float,
+    size: float,
+    value: float | None,
+    low: float,
+    high: float,
+    digits: int,
+    title: str,
+) -> str:
+    base, strength = _shade(value, low, high)
+    shown = _shown(value, digits)
+    # Half-strong cells take the page's ink, which suits the mixture with its paper in light and dark.
+    ink = "#fff" if strength > 0.8 else "var(--ink)"
+    font = min(12.0, size / (0.62 * max(len(shown), 3)))
+    return (
+        f'<rect x="{x}" y="{y}" width="{size}" height="{size}" fill="{base}" '
+        f'fill-opacity="{strength:.2f}" class="cell"><title>{escape(title)}: {shown}</title></rect>'
+        f'<text x="{x + size / 2}" y="{y + size / 2 + 4}" class="mid" '
+        f'style="font-size:{font:.1f}px;fill:{ink}" aria-hidden="true">{shown}</text>'
+    )
+
+
+def _shade(value: float | None, low: float, high: float) -> tuple[str, float]:
+    """Colour of a cell, and how strong it is."""
+    if value is None or not math.isfinite(value):
+        return "none", 0.0
+    reach = high if value >= 0 else -low
+    strength = min(abs(value) / reach, 1.0) if reach > 0 else 0.0
+    return ("#005AA0" if value >= 0 else "#AA5000"), strength
+
+
+def _shown(value: float | None, digits: int) -> str:
+    return "–" if value is None or not math.isfinite(value) else f"{value:.{digits}f}"
+
+
+def _with_error(value: float, error: float) -> str:
+    return f"{value:.4g}" + (f" ± {error:.2g}" if error > 0 else "")

@@ -1,0 +1,339 @@
+"""The figures of a report, each from the runs of all methods; what has no data is left out."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from gradaccord.compare.statistics import Mean
+from gradaccord.report.charts import Series, bars, heat_map, histogram, line_chart, paths
+from gradaccord.report.reading import Material, RunRead
+from gradaccord.report.seen import seen_texts
+
+BINS = 40  # stretches of training that a curve of steps is averaged over
+BUDGET = "batch gradients"
+BAND = "Mean over seeds; the band is one standard error."
+
+Read = Callable[[dict[str, Any]], float]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture with its heading and what to look for; without data, `svg` is empty."""
+
+    id: str
+    title: str
+    svg: str
+    caption: str
+
+
+def learning(material: Material) -> list[Figure]:
+    """Training loss, and scores on dev, over the budget."""
+    found = [
+        Figure(
+            "train-loss",
+            "Training loss",
+            line_chart(
+                _binned(material, lambda record: statistics.fmean(record["loss"].values())),
+                BUDGET,
+                "loss, mean of tasks",
+                "Training loss of each method over training.",
+            ),
+            f"{BAND} The horizontal axis is what every method pays in.",
+        ),
+        Figure(
+            "dev-average",
+            "Average score on dev",
+            line_chart(
+                _at_evaluations(material, _value("average")),
+                BUDGET,
+                "average, %",
+                "Average of the trained tasks' main metrics on dev, for each method over training.",
+            ),
+            BAND,
+        ),
+    ]
+    first = material.runs[0]
+    metrics, trained = first.results["metrics"], first.trained
+    tasks = [task for task in metrics if any(task in e["scores"] for e in first.evaluations)]
+    for task in tasks if len(tasks) > 1 else []:
+        found.append(
+            Figure(
+                f"dev-{task}",
+                f"{task} on dev" + ("" if task in trained else " (never trained on)"),
+                line_chart(
+                    _at_evaluations(material, _value("scores", task, metrics[task])),
+                    BUDGET,
+                    f"{metrics[task]}, %",
+                    f"{metrics[task]} of {task} on dev, for each method over training.",
+                ),
+                BAND,
+            )
+        )
+    return _drawn(found)
+
+
+def alignment(material: Material) -> list[Figure]:
+    """Dot product, cosine and conflicts between gradients; what they cost in loss."""
+    single = "Of the batches within one step, smoothed over training: single batches are mostly noise."
+    steps = (
+        ("dot", "Dot product within a step", "dot product", f"{single} Gradients' lengths count."),
+        ("cosine", "Cosine within a step", "cosine", f"{single} Lengths do not count."),
+        (
+            "conflicts",
+            "Conflicts within a step",
+            "share of pairs",
+            "Pairs of gradients that point apart.",
+        ),
+    )
+    found = [
+        Figure(
+            f"step-{key}",
+            title,
+            line_chart(
+                _binned(material, _value(key)),
+                BUDGET,
+                unit,
+                f"{title}, for each method over training.",
+            ),
+            caption,
+        )
+        for key, title, unit, caption in steps
+    ]
+    found.append(
+        Figure(
+            "task-cosine",
+            "Cosine between tasks",
+            line_chart(
+                _at_evaluations(material, _value("task_cosine", "mean")),
+                BUDGET,
+                "mean cosine",
+                "Mean cosine between the tasks' gradients at each evaluation, for each method.",
+            ),
+            f"At each evaluation, over the same training batches, averaged before comparing. {BAND}",
+        )
+    )
+    return _drawn([*found, _trade_off(material), *_cosines(material)])
+
+
+def memory(material: Material) -> list[Figure]:
+    """What the encoder forgets, and how far it has moved."""
+    known = seen_texts(material)
+    found = []
+    for title, texts in known.groups():
+        found.append(
+            Figure(
+                f"forgetting-{title}",
+                f"Masked-LM loss: {title}",
+                line_chart(
+                    _at_evaluations(material, partial(_mean_loss, texts)),
+                    BUDGET,
+                    "masked-LM loss",
+                    f"Masked language-model loss on {title}, for each method over training.",
+                ),
+                "The pretrained masked-LM head on the fine-tuned encoder: higher is more forgotten. "
+                f"{BAND}",
+            )
+        )
+    found.append(
+        Figure(
+            "distance",
+            "Distance from the pretrained weights",
+            line_chart(
+                _at_evaluations(material, _value("distance", "total")),
+                BUDGET,
+                "Euclidean distance",
+                "Distance of the shared trunk from where it started, for each method over training.",
+            ),
+            f"Of the shared trunk alone. {BAND}",
+        )
+    )
+    return _drawn(found)
+
+
+def costs(material: Material) -> list[Figure]:
+    """Time, gradients and memory relative to the baseline; nothing for a lone method."""
+    if len(material.methods) < 2:
+        return []
+    (usual, first), *_ = material.methods.items()
+    found = []
+    for key, title in (
+        ("seconds", "Training time"),
+        ("gradients", "Batch gradients"),
+        ("memory_mb", "Peak memory"),
+    ):
+        base = _cost(first, key)
+        values = [
+            (name, _cost(runs, key) / base if base else math.nan)
+            for name, runs in material.methods.items()
+        ]
+        found.append(
+            Figure(
+                f"cost-{key}",
+                title,
+                bars(values, "×", f"{title} of each method relative to {usual}:"),
+                f"Relative to {usual} (the line). Runs that shared the machine slow each other down."
+                if key == "seconds"
+                else f"Relative to {usual} (the line).",
+            )
+        )
+    return _drawn(found)
+
+
+def mistakes(name: str, runs: Sequence[RunRead]) -> list[Figure]:
+    """Confusions and error histograms of one method, task by task, counted over all its seeds."""
+    found = []
+    for task, first in runs[0].results.get("errors", {}).items():
+        several = [run.results["errors"][task] for run in runs if task in run.results.get("errors", {})]
+        where = f"{name}, {first['split']}, {len(several)} seed{'s' if len(several) > 1 else ''}."
+        if first.get("confusion"):
+            labels = first["confusion"]["labels"]
+            counts = _summed([one["confusion"] for one in several], labels)
+            found.append(
+                Figure(
+                    f"confusion-{name}-{task}",
+                    f"{task}: what {name} takes for what",
+                    heat_map(
+                        labels,
+                        counts,
+                        f"Confusion matrix of {task} by {name}, truth in rows, predictions in columns.",
+                        low=0,
+                        high=max(max(row) for row in counts) or 1,
+                        digits=0,
+                        axes=("truth", "prediction"),
+                    ),
+                    f"Examples; {where}",
+                )
+            )
+        if first.get("histogram"):  # edges differ between seeds
+            found.append(
+                Figure(
+                    f"histogram-{name}-{task}",
+                    f"{task}: how far {name} is off",
+                    histogram(
+                        first["histogram"]["edges"],
+                        first["histogram"]["counts"],
+                        "prediction − truth",
+                        f"Histogram of the errors of {task} by {name}: prediction minus truth.",
+                    ),
+                    f"Examples; {name}, {first['split']}, seed {runs[0].seed}.",
+                )
+            )
+    return _drawn(found)
+
+
+def _trade_off(material: Material) -> Figure:
+    series = []
+    for mark, (name, runs) in enumerate(material.methods.items()):
+        for run in runs:
+            cosines = [record.get("task_cosine") or {} for record in run.evaluations]
+            known = [c for c in cosines if c.get("losses")]
+            losses = [statistics.fmean(c["losses"].values()) for c in known]
+            series.append(Series(name, mark, losses, [c["mean"] for c in known]))
+    return Figure(
+        "trade-off",
+        "Loss against alignment",
+        paths(
+            series, "training loss", "mean task cosine",
+            "Training loss against mean task cosine, each run from evaluation to evaluation.",
+        ),
+        "Each point is an evaluation, the last of a run larger. A cosine that rises with the loss is "
+        "no success.",
+    )  # fmt: skip
+
+
+def _cosines(material: Material) -> Iterator[Figure]:
+    for name, runs in material.methods.items():
+        last = [run.results["last"] for run in runs]
+        measured = [one["task_cosine"] for one in last if one.get("task_cosine")]
+        if not measured:
+            continue
+        tasks = measured[0]["tasks"]
+        places = range(len(tasks))
+        matrix = [[_mean_of([m["matrix"][i][j] for m in measured]) for j in places] for i in places]
+        mean = Mean.of([m["mean"] for m in measured])
+        seeds = f"{len(measured)} seed{'s' if len(measured) > 1 else ''}"
+        yield Figure(
+            f"cosines-{name}",
+            f"Task cosines at the end: {name}",
+            heat_map(
+                tasks, matrix, f"Cosines between the tasks' gradients at the end of {name}.",
+                low=-1, high=1,
+            ),
+            f"Mean off the diagonal {mean}, {seeds}; each over several batches averaged first.",
+        )  # fmt: skip
+
+
+def _at_evaluations(material: Material, read: Read) -> list[Series]:
+    """The k-th evaluations of all seeds together, method by method."""
+    found = []
+    for mark, (name, runs) in enumerate(material.methods.items()):
+        several = list(zip(*(run.evaluations for run in runs), strict=False))
+        means = [Mean.of([read(record) for record in records]) for records in several]
+        x = [statistics.fmean(record["gradients"] for record in records) for records in several]
+        found.append(Series(name, mark, x, [m.value for m in means], [m.error for m in means]))
+    return found
+
+
+def _binned(material: Material, read: Read) -> list[Series]:
+    """Means over stretches of training, then over seeds, method by method."""
+    ends = [run.steps[-1]["gradients"] for run in material.runs if run.steps]
+    fewest = min((len(run.steps) for run in material.runs if run.steps), default=0)
+    count = max(min(BINS, fewest), 1)
+    width = max(ends, default=1.0) / count
+    found = []
+    for mark, (name, runs) in enumerate(material.methods.items()):
+        curves = [_curve(run, read, width, count) for run in runs]
+        means = [Mean.of([curve[i] for curve in curves]) for i in range(count)]
+        x = [(i + 0.5) * width for i in range(count)]
+        found.append(Series(name, mark, x, [m.value for m in means], [m.error for m in means]))
+    return found
+
+
+def _curve(run: RunRead, read: Read, width: float, count: int) -> list[float]:
+    bins: list[list[float]] = [[] for _ in range(count)]
+    for record in run.steps:
+        value = read(record)
+        if math.isfinite(value):
+            bins[min(math.ceil(record["gradients"] / width - 1e-9) - 1, count - 1)].append(value)
+    return [statistics.fmean(own) if own else math.nan for own in bins]
+
+
+def _value(*path: str) -> Read:
+    """What stands at a place in a record; NaN where there is no such place."""
+
+    def read(record: dict[str, Any]) -> float:
+        found: Any = record
+        for key in path:
+            found = found.get(key) if isinstance(found, dict) else None
+        return math.nan if found is None else float(found)
+
+    return read
+
+
+def _summed(confusions: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> list[list[int]]:
+    same = [one["counts"] for one in confusions if list(one["labels"]) == list(labels)]
+    return [[sum(cells) for cells in zip(*rows, strict=True)] for rows in zip(*same, strict=True)]
+
+
+def _cost(runs: Sequence[RunRead], key: str) -> float:
+    return statistics.fmean(run.results["cost"][key] for run in runs)
+
+
+def _mean_loss(texts: Sequence[str], record: Mapping[str, Any]) -> float:
+    losses = record.get("masked_lm") or {}
+    known = _mean_of([losses.get(text) for text in texts])
+    return math.nan if known is None else known
+
+
+def _mean_of(values: Sequence[float | None]) -> float | None:
+    known = [v for v in values if v is not None and math.isfinite(v)]
+    return statistics.fmean(known) if known else None
+
+
+def _drawn(figures: Sequence[Figure]) -> list[Figure]:
+    return [figure for figure in figures if figure.svg]

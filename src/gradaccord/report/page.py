@@ -1,0 +1,257 @@
+"""The page: sections of sentences, tables and figures, put into one HTML file that needs no other."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from base64 import b64encode
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from gradaccord.report import figures, tables
+from gradaccord.report.figures import Figure
+from gradaccord.report.reading import Material, RunRead, read_material
+from gradaccord.report.tables import Cell, Table
+
+PAGE, STYLE, SCRIPT = "page.html.j2", "style.css", "script.js"
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading with what stands below it; one without content is left out."""
+
+    title: str
+    sentences: Sequence[str] = ()
+    tables: Sequence[Table] = ()
+    figures: Sequence[Figure] = ()
+    texts: dict[str, str] = field(default_factory=dict)  # what is folded away, by its heading
+
+    def __bool__(self) -> bool:
+        return bool(self.sentences or self.tables or self.figures or self.texts)
+
+
+def write_report(folder: Path, out: Path | None = None) -> Path:
+    """Read what lies below a folder and write the page; default: report.html in the folder."""
+    target = out if out is not None else folder / "report.html"
+    if target.is_dir():
+        raise ValueError(
+            f"`out` is the folder {target}: name a file, such as {target / 'report.html'}."
+        )
+    text = render(read_material(folder))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(text, encoding="utf-8")
+    return target
+
+
+def render(material: Material) -> str:
+    """The page as text. The same runs give the same page, byte for byte."""
+    jinja2 = _jinja2()
+    here = files("gradaccord.report")
+    script = (here / SCRIPT).read_text(encoding="utf-8")
+    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["id"] = _Ids()
+    template = environment.from_string((here / PAGE).read_text(encoding="utf-8"))
+    text = template.render(
+        title=f"{material.folder.resolve().name}: {_kind(material)}",
+        about=_about(material),
+        findings=_findings(material),
+        sections=[section for section in _sections(material) if section],
+        style=(here / STYLE).read_text(encoding="utf-8"),
+        script=script,
+        # Only this script may run, whatever the data hold.
+        digest=b64encode(sha256(script.encode()).digest()).decode(),
+    )
+    return str(text)
+
+
+def _sections(material: Material) -> Iterator[Section]:
+    first, leader = next(iter(material.methods)), _leader(material)
+    shown = list(dict.fromkeys([leader, first]))
+    yield Section(
+        "Results",
+        tables=_known(
+            tables.leaderboard(material),
+            tables.scores(material),
+            tables.per_task(material),
+            tables.differences(material),
+        ),
+    )
+    yield Section("Missing or collapsed runs", sentences=_trouble(material))
+    yield Section("Learning", figures=figures.learning(material))
+    yield Section("Alignment of gradients", figures=figures.alignment(material))
+    yield Section(
+        "Forgetting and distance",
+        tables=_known(tables.forgetting(material)),
+        figures=figures.memory(material),
+    )
+    yield Section("Cost", figures=figures.costs(material), tables=[tables.costs(material)])
+    yield Section(
+        "Errors",
+        figures=[f for name in shown for f in figures.mistakes(name, material.methods[name])],
+        tables=tables.worst(leader, material.methods[leader][0]),
+    )
+    yield Section("Data", sentences=_data(material))
+    yield Section("How to run this again", tables=_again(material), texts=_configurations(material))
+
+
+def _kind(material: Material) -> str:
+    if material.comparison is None:
+        return "a run"
+    count = len(material.methods)
+    return f"{count} method{'s' if count > 1 else ''} compared"
+
+
+def _about(material: Material) -> str:
+    """When, on what."""
+    finished = sorted(str(run.results["finished"]) for run in material.runs)
+    tasks = ", ".join(material.runs[0].trained)
+    count = len(material.runs)
+    return f"{count} run{'s' if count > 1 else ''} on {tasks}; the last one finished {finished[-1]}."
+
+
+def _findings(material: Material) -> list[str]:
+    """What the numbers say."""
+    if material.comparison is not None:
+        collapsed = [e["method"] for e in material.comparison["methods"] if e["collapsed"]]
+        missing = sum(len(e["missing"]) for e in material.comparison["methods"])
+        found = [str(sentence) for sentence in material.comparison["findings"]]
+        if collapsed:
+            found.append(
+                f"Did not learn on some seed, so that its cosines mean nothing: {', '.join(collapsed)}."
+            )
+        if missing:
+            found.append(f"{missing} run{'s are' if missing > 1 else ' is'} missing from the means.")
+        return found
+    run = material.runs[0]
+    metrics = run.results["metrics"]
+    scores = ", ".join(
+        f"{task} {value:.2f} % ({metrics[task]})" for task, value in run.main(material.split).items()
+    )
+    cost = run.results["cost"]
+    said = [
+        f"On {material.split}, {_method(run)} reaches {scores}.",
+        f"That took {cost['seconds']:.0f} s, {cost['steps']:,} steps and {cost['gradients']:,.0f} "
+        f"batch gradients; the best weights are those of step {run.results['best_step']}.",
+        "One run says nothing about chance: `gradaccord compare` repeats it, beside a baseline.",
+    ]
+    return said if scores else said[1:]
+
+
+def _method(run: RunRead) -> str:
+    options = {k: v for k, v in run.results["method"].items() if k != "name"}
+    shown = ",".join(f"{key}={value}" for key, value in options.items())
+    name = f"{run.results['method']['name']}:{shown}" if shown else str(run.results["method"]["name"])
+    return "+".join([name, *map(str, run.results["regularize"])])
+
+
+def _leader(material: Material) -> str:
+    """The method with the best average."""
+    if material.comparison is None:
+        return next(iter(material.methods))
+    averages = {
+        e["method"]: e["scores"][tables.AVERAGE]["mean"]
+        for e in material.comparison["methods"]
+        if e["method"] in material.methods
+    }
+    return str(max(averages, key=lambda name: -1e9 if averages[name] is None else averages[name]))
+
+
+def _trouble(material: Material) -> list[str]:
+    found = list(material.unfinished)
+    for entry in (material.comparison or {"methods": []})["methods"]:
+        if entry["collapsed"]:
+            seeds = ", ".join(map(str, entry["collapsed"]))
+            found.append(
+                f"{entry['method']} learned less than half of what the baseline did on seed {seeds}."
+            )
+    return found
+
+
+def _data(material: Material) -> list[str]:
+    """What is odd about the data, each fact once."""
+    found = []
+    for run in material.runs:
+        found += [str(overlap) for overlap in run.results.get("overlaps", ())]
+        for task, splits in run.results.get("notes", {}).items():
+            for split, notes in splits.items():
+                shown = ", ".join(f"{what}: {count:,}" for what, count in notes.items())
+                found.append(f"{task}, {split}: {shown}.")
+    return list(dict.fromkeys(found))
+
+
+def _again(material: Material) -> list[Table]:
+    """Commands, and what they ran with."""
+    commands = []
+    versions: dict[str, dict[str, None]] = {}
+    for name, runs in material.methods.items():
+        for run in runs:
+            about = run.about
+            if about.get("command"):
+                commands.append(
+                    [
+                        tables.named(name),
+                        Cell(str(run.seed), float(run.seed)),
+                        Cell(shlex.join(map(str, about["command"]))),
+                        Cell(str(about.get("started", "")), str(about.get("started", ""))),
+                    ]
+                )
+            for what, value in _environment(about):
+                versions.setdefault(what, dict.fromkeys([value]))[value] = None
+    found = []
+    if commands:
+        found.append(
+            Table("commands", "Commands", ["method", "seed", "command", "started"], commands, words=1)
+        )
+    if versions:
+        rows = [[tables.named(what), Cell(", ".join(known))] for what, known in versions.items()]
+        found.append(
+            Table(
+                "versions", "Versions and machine", ["what", "version"], rows,
+                "Several where runs differ. A + after the git hash: files differed from it.", words=2,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _environment(about: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    yield from ((package, str(version)) for package, version in about.get("versions", {}).items())
+    for key in ("python", "system", "processor", "cores", "git"):
+        if about.get(key) is not None:
+            yield key, str(about[key])
+
+
+def _configurations(material: Material) -> dict[str, str]:
+    """Of each method's first run."""
+    return {
+        f"Configuration of {name}, seed {runs[0].seed}": runs[0].config
+        for name, runs in material.methods.items()
+        if runs[0].config
+    }
+
+
+def _known(*found: Table | None) -> list[Table]:
+    return [table for table in found if table is not None]
+
+
+class _Ids:
+    """Ids for the page out of any text, none twice."""
+
+    def __init__(self) -> None:
+        self.given: dict[str, int] = {}
+
+    def __call__(self, text: str) -> str:
+        name = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "x"
+        self.given[name] = self.given.get(name, 0) + 1
+        return name if self.given[name] == 1 else f"{name}-{self.given[name]}"
+
+
+def _jinja2() -> Any:
+    try:
+        import jinja2
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError("Reports need Jinja2: pip install 'gradaccord[report]'.") from error
+    return jinja2

@@ -1,0 +1,49 @@
+"use strict";
+// Sorting: every heading of a table becomes a button. Empty cells stay last either way.
+for (const table of document.querySelectorAll("table.sortable")) {
+  const headings = [...table.tHead.rows[0].cells];
+  const key = (row, column) => {
+    const sort = row.cells[column].dataset.sort;
+    if (sort === undefined) return row.cells[column].classList.contains("number") ? null : row.cells[column].textContent;
+    const number = Number(sort);
+    return sort !== "" && Number.isFinite(number) ? number : sort;
+  };
+  const sort = (column) => {
+    const down = headings[column].getAttribute("aria-sort") === "ascending";
+    const sign = down ? -1 : 1;
+    const rows = [...table.tBodies[0].rows].map((row) => [key(row, column), row]);
+    rows.sort(([a], [b]) => {
+      if (a === null || b === null) return (a === null) - (b === null);
+      if (typeof a === "number" && typeof b === "number") return sign * (a - b);
+      return sign * String(a).localeCompare(String(b), "en", { numeric: true });
+    });
+    table.tBodies[0].append(...rows.map(([, row]) => row));
+    for (const heading of headings) heading.removeAttribute("aria-sort");
+    headings[column].setAttribute("aria-sort", down ? "descending" : "ascending");
+  };
+  headings.forEach((heading, column) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.append(...heading.childNodes);
+    button.addEventListener("click", () => sort(column));
+    heading.append(button);
+  });
+}
+
+// Light or dark: the system's wish until the reader has another.
+const theme = document.getElementById("theme");
+const wish = matchMedia("(prefers-color-scheme: dark)");
+const isDark = () => (document.documentElement.dataset.theme || (wish.matches ? "dark" : "light")) === "dark";
+const label = () => { theme.textContent = isDark() ? "Light" : "Dark"; };
+theme.addEventListener("click", () => {
+  document.documentElement.dataset.theme = isDark() ? "light" : "dark";
+  label();
+});
+wish.addEventListener("change", label);
+label();
+theme.hidden = false;
+
+// On paper nothing can be unfolded.
+addEventListener("beforeprint", () => {
+  for (const folded of document.querySelectorAll("details")) folded.open = true;
+});

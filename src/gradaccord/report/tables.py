@@ -1,0 +1,319 @@
+"""The tables of a report: cells with the number by which they are sorted."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gradaccord.compare.statistics import Difference, Mean
+from gradaccord.report.reading import Material, RunRead
+from gradaccord.report.seen import seen_texts
+from gradaccord.report.svg import cut
+
+AVERAGE = "average"
+NONE = "–"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is shown, and what it is sorted by: a number, None for what has none, or its text."""
+
+    text: str
+    sort: float | str | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """The first cell of a row names it."""
+
+    id: str
+    title: str
+    headings: list[str]
+    rows: list[list[Cell]]
+    caption: str = ""
+    words: int = 1  # columns at the left that hold words
+
+
+def leaderboard(material: Material) -> Table | None:
+    """All methods, the best first; what alignment costs in loss and time stands beside it."""
+    comparison = material.comparison
+    if comparison is None:
+        return None
+    rows = []
+    for place, entry in enumerate(comparison["methods"]):
+        costs = entry["costs"]
+        rows.append(
+            [
+                named(_shown_name(entry)),
+                _mean(entry["scores"][AVERAGE], 2),
+                Cell("baseline", 0.0) if place == 0 else _difference(entry["vs_baseline"]),
+                _difference(entry["vs_control"]),
+                _mean(entry["train_loss"], 3),
+                _mean(entry["cosine"], 3),
+                _mean(entry["distance"], 2),
+                *(_number(costs.get(key), "{:.2f}×") for key in ("seconds", "gradients", "memory_mb")),
+                _seeds(entry),
+            ]
+        )
+    rows.sort(key=lambda row: -row[1].sort if isinstance(row[1].sort, float) else math.inf)
+    return Table(
+        "leaderboard",
+        "Leaderboard",
+        ["method", "average, %", "to baseline", "to control", "train loss", "cosine", "distance",
+         "time", "gradients", "memory", "seeds"],
+        rows,
+        f"Average of the trained tasks' main metrics on {comparison['split']}, mean ± standard error "
+        "over seeds. Differences are paired by seed, p by a t-test. Train loss, task cosine and distance "
+        "from the start are those of the last evaluation; costs are relative to the baseline.",
+    )  # fmt: skip
+
+
+def per_task(material: Material) -> Table | None:
+    """Main metrics of all methods on the split that counts."""
+    comparison = material.comparison
+    if comparison is None:
+        return None
+    trained, metrics = material.runs[0].trained, comparison["metrics"]
+    tasks = comparison["tasks"]
+    rows = [
+        [
+            named(_shown_name(entry)),
+            *(_mean(entry["scores"].get(task), 2) for task in (AVERAGE, *tasks)),
+        ]
+        for entry in comparison["methods"]
+    ]
+    headings = [f"{t} ({metrics[t]})" + ("" if t in trained else ", never trained on") for t in tasks]
+    return Table(
+        "per-task",
+        "Task by task",
+        ["method", AVERAGE, *headings],
+        rows,
+        f"In percent on {comparison['split']}, mean ± standard error over seeds.",
+    )
+
+
+def differences(material: Material) -> Table | None:
+    """Of every method and task, to the baseline and to the method's own control."""
+    comparison = material.comparison
+    if comparison is None or len(material.methods) < 2:
+        return None
+    split, tasks = comparison["split"], comparison["tasks"]
+    trained = material.runs[0].trained
+    scores = {name: _by_seed(runs, split, trained) for name, runs in material.methods.items()}
+    baseline = comparison["methods"][0]["method"]
+    rows = []
+    for entry in comparison["methods"][1:]:
+        own, control = scores.get(entry["method"]), entry["control"]
+        if own is None:
+            continue
+        for task in (AVERAGE, *tasks):
+            mine = own.get(task, {})
+            rows.append(
+                [
+                    named(_shown_name(entry)),
+                    Cell(task, task),
+                    *_paired(mine, scores.get(baseline, {}).get(task, {})),
+                    Cell(control, control) if control else Cell(NONE),
+                    *(_paired(mine, scores.get(control, {}).get(task, {}))),
+                ]
+            )
+    if not rows:
+        return None
+    tests = sum(cell.sort is not None for row in rows for cell in (row[3], row[6]))
+    return Table(
+        "differences",
+        "Differences",
+        ["method", "task", f"to {baseline}", "p", "control", "to control", "p"],
+        rows,
+        "In points of percent, mean ± standard error of the differences seed by seed, p of the paired "
+        f"t-test. Of {tests} tests about {tests / 20:.0f} fall below 0.05 by chance alone.",
+        words=2,
+    )
+
+
+def scores(material: Material) -> Table | None:
+    """All metrics of a single run."""
+    if material.comparison is not None:
+        return None
+    run = material.runs[0]
+    splits = [split for split in ("dev", "test") if run.results[split]]
+    rows = []
+    for task, main in run.results["metrics"].items():
+        names = dict.fromkeys(n for split in splits for n in run.results[split].get(task, {}))
+        for metric in sorted(names, key=lambda name: name != main):
+            cells = [
+                _number(run.results[split].get(task, {}).get(metric), "{:.2f}") for split in splits
+            ]
+            unseen = "" if task in run.trained else " (never trained on)"
+            rows.append(
+                [named(task + unseen), Cell(metric + (" (main)" if metric == main else "")), *cells]
+            )
+    if not rows or not splits:
+        return None
+    caption = f"In percent, at the best weights on dev (step {run.results['best_step']})."
+    return Table("scores", "Scores", ["task", "metric", *splits], rows, caption, words=2)
+
+
+def forgetting(material: Material) -> Table | None:
+    """Masked-LM losses at the last evaluation."""
+    marks = seen_texts(material).marks
+    if not marks:
+        return None
+    rows = []
+    for name, runs in material.methods.items():
+        last = [(run.evaluations[-1].get("masked_lm") or {}) if run.evaluations else {} for run in runs]
+        means = [Mean.of([losses.get(text, math.nan) for losses in last]) for text in marks]
+        rows.append([named(name), *(_mean_cell(mean, 3) for mean in means)])
+    headings = [f"{text} ({mark})" if mark else text for text, mark in marks.items()]
+    return Table(
+        "forgetting",
+        "Masked-LM loss at the end",
+        ["method", *headings],
+        rows,
+        "Mean ± standard error over seeds; higher: more forgotten.",
+    )
+
+
+def costs(material: Material) -> Table:
+    """Absolute costs, mean over seeds."""
+    rows = []
+    for name, runs in material.methods.items():
+        cost = [run.results["cost"] for run in runs]
+        rows.append(
+            [
+                named(name),
+                _over(cost, "seconds", "{:.1f}"),
+                _over(cost, "cpu_seconds", "{:.1f}"),
+                _over(cost, "steps", "{:,.0f}"),
+                _over(cost, "gradients", "{:,.0f}"),
+                _over(cost, "memory_mb", "{:,.0f}"),
+            ]
+        )
+    return Table(
+        "costs",
+        "Costs in full",
+        ["method", "training, s", "processor, s", "steps", "batch gradients", "peak memory, MB"],
+        rows,
+        "Mean over seeds. Training time leaves evaluation out; processor time and memory are those of "
+        "the whole process.",
+    )
+
+
+def worst(name: str, run: RunRead) -> list[Table]:
+    """The worst examples of one run, a table a task."""
+    found = []
+    for task, errors in run.results.get("errors", {}).items():
+        if not errors.get("worst"):
+            continue
+        by = any(one.get("by") is not None for one in errors["worst"])
+        rows = [
+            [
+                Cell(str(one["text"])),
+                Cell(_said(one["gold"])),
+                Cell(_said(one["predicted"])),
+                *([_number(one.get("by"), "{:.3g}")] if by else []),
+                Cell(str(one["id"])),
+            ]
+            for one in errors["worst"]
+        ]
+        found.append(
+            Table(
+                f"worst-{task}",
+                f"{task}: examples that {name} gets wrong",
+                ["text", "truth", "prediction", *(["off by"] if by else []), "id"],
+                rows,
+                f"{errors['wrong']:,} of {errors['examples']:,} examples of {errors['split']} are wrong; "
+                f"seed {run.seed}; " + ("the furthest off first." if by else "the first ones."),
+                words=3,
+            )
+        )
+    return found
+
+
+def named(name: str) -> Cell:
+    """A cell that is sorted by its text."""
+    return Cell(name, name)
+
+
+def _shown_name(entry: Mapping[str, Any]) -> str:
+    return str(entry["method"]) + (" (control)" if entry["is_control"] else "")
+
+
+def _by_seed(
+    runs: Sequence[RunRead], split: str, trained: Sequence[str]
+) -> dict[str, dict[int, float]]:
+    """Task -> seed -> main metric."""
+    found: dict[str, dict[int, float]] = {AVERAGE: {}}
+    for run in runs:
+        main = run.main(split)
+        for task, value in main.items():
+            found.setdefault(task, {})[run.seed] = value
+        found[AVERAGE][run.seed] = statistics.fmean(main[task] for task in trained)
+    return found
+
+
+def _paired(ours: Mapping[int, float], theirs: Mapping[int, float]) -> list[Cell]:
+    """The difference and its p."""
+    between = Difference.between(ours, theirs)
+    if not between.mean.count:
+        return [Cell(NONE), Cell(NONE)]
+    error = "" if math.isnan(between.mean.error) else f" ± {between.mean.error:.2f}"
+    return [
+        Cell(f"{between.mean.value:+.2f}{error}", between.mean.value),
+        Cell(NONE) if math.isnan(between.p) else Cell(_short(between.p), between.p),
+    ]
+
+
+def _difference(entry: Mapping[str, Any] | None) -> Cell:
+    if entry is None or entry["mean"] is None:
+        return Cell(NONE)
+    p = "" if entry["p"] is None else f" (p {_short(entry['p'])})"
+    return Cell(f"{entry['mean']:+.2f}{p}", float(entry["mean"]))
+
+
+def _short(p: float) -> str:
+    return "< 0.001" if p < 0.001 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
+
+
+def _mean(entry: Mapping[str, Any] | None, digits: int) -> Cell:
+    if entry is None or entry["mean"] is None:
+        return Cell(NONE)
+    error = math.nan if entry["error"] is None else entry["error"]
+    return _mean_cell(Mean(entry["mean"], error, entry["count"]), digits)
+
+
+def _mean_cell(mean: Mean, digits: int) -> Cell:
+    if not mean.count:
+        return Cell(NONE)
+    error = "" if math.isnan(mean.error) else f" ± {mean.error:.{digits}f}"
+    return Cell(f"{mean.value:.{digits}f}{error}", float(mean.value))
+
+
+def _number(value: float | None, form: str) -> Cell:
+    if value is None or not math.isfinite(value):
+        return Cell(NONE)
+    return Cell(form.format(value), float(value))
+
+
+def _over(costs: Sequence[Mapping[str, Any]], key: str, form: str) -> Cell:
+    known = [cost[key] for cost in costs if cost.get(key) is not None]
+    return _number(statistics.fmean(known) if known else None, form)
+
+
+def _seeds(entry: Mapping[str, Any]) -> Cell:
+    count = len(entry["seeds"])
+    rest = [f"{len(entry[key])} {key}" for key in ("collapsed", "missing") if entry[key]]
+    return Cell(f"{count} ({', '.join(rest)})" if rest else str(count), float(count))
+
+
+def _said(value: Any) -> str:
+    """A truth or prediction in words."""
+    shown = value
+    if isinstance(value, float):
+        shown = f"{value:.4g}"
+    elif isinstance(value, list):
+        shown = " ".join(map(str, value))
+    return cut(str(shown), 300)
