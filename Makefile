@@ -28,6 +28,8 @@ bench: $(READY)
 	$(BIN)/python benchmarks/align.py --write
 	$(BIN)/python benchmarks/trajectory.py --write
 	$(BIN)/python benchmarks/regularize.py --write
+	$(BIN)/pip install -q --constraint constraints.txt higher torchopt
+	$(BIN)/python benchmarks/meta.py --write
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -1,0 +1,172 @@
+"""Few-shot methods beside higher and TorchOpt: CPU time, wall time on two threads, exactness.
+
+python benchmarks/meta.py [--rounds 9]
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+import higher
+import torch
+import torchopt
+from measure import Arm, cpu_times, markdown, publish, ratios, setting
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from gradaccord.meta import FOMAML, MAML, Reptile
+from gradaccord.meta.task_batch import TaskBatch
+from gradaccord.models.conv4 import Conv4
+
+WAYS, SHOTS, QUERIES, STEPS, RATE = 5, 5, 15, 5, 0.1
+FLOOR = "higher"
+SETTINGS: dict[str, tuple[Callable[[], Conv4], int, int]] = {  # model, tasks, share of the rounds
+    "Omniglot, 28x28, 64 filters, stride 2": (partial(Conv4, WAYS, 1, 28, 64), 4, 1),
+    "84x84, 48 filters, max-pool": (partial(Conv4.gradient_sharing, WAYS), 2, 3),
+}
+
+
+def tasks_for(model: Conv4, count: int) -> TaskBatch:
+    """Noise of the images' shape: the work does not depend on what is seen."""
+    generator = torch.Generator().manual_seed(1)
+
+    def draw(each: int) -> tuple[torch.Tensor, torch.Tensor]:
+        shape = (count, each * WAYS, model.channels, model.size, model.size)
+        images = torch.rand(shape, generator=generator)
+        return images, torch.arange(WAYS).repeat(each).expand(count, -1)
+
+    return TaskBatch(*draw(SHOTS), *draw(QUERIES))
+
+
+def with_higher(model: nn.Module, tasks: TaskBatch, second_order: bool = True) -> None:
+    """MAML as in higher's own example."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
+    model.zero_grad()
+    for task in tasks:
+        with higher.innerloop_ctx(
+            model, optimizer, copy_initial_weights=False, track_higher_grads=second_order
+        ) as (inner, step):
+            for _ in range(STEPS):
+                step.step(cross_entropy(inner(task.support), task.support_labels))
+            loss = cross_entropy(inner(task.query), task.query_labels) / len(tasks)
+            if second_order:
+                loss.backward()
+            else:
+                torch.autograd.grad(loss, list(inner.parameters()))
+
+
+def with_torchopt(model: nn.Module, tasks: TaskBatch) -> None:
+    """MAML as in TorchOpt's own example."""
+    optimizer = torchopt.MetaSGD(model, lr=RATE)
+    model.zero_grad()
+    start = torchopt.extract_state_dict(model, by="reference")
+    slots = torchopt.extract_state_dict(optimizer, by="reference")
+    for task in tasks:
+        for _ in range(STEPS):
+            optimizer.step(cross_entropy(model(task.support), task.support_labels))
+        (cross_entropy(model(task.query), task.query_labels) / len(tasks)).backward()
+        torchopt.recover_state_dict(model, start)
+        torchopt.recover_state_dict(optimizer, slots)
+
+
+def arms_for(make: Callable[[], Conv4], tasks: TaskBatch) -> dict[str, Arm]:
+    """A meta-iteration in every way, each on a model of its own."""
+
+    def learner(method: Callable[..., Any], **options: Any) -> Arm:
+        return partial(method(make(), inner_steps=STEPS, **options).backward, tasks)
+
+    return {
+        FLOOR: partial(with_higher, make(), tasks),
+        "TorchOpt": partial(with_torchopt, make(), tasks),
+        "gradaccord MAML": learner(MAML, inner_lr=RATE),
+        "gradaccord MAML, general network": learner(MAML, inner_lr=RATE, fast=False),
+        "gradaccord MAML, gradient sharing": learner(MAML, inner_lr=RATE, share=True),
+        "higher, first order": partial(with_higher, make(), tasks, False),
+        "gradaccord FOMAML": learner(FOMAML, inner_lr=RATE),
+        "gradaccord Reptile": learner(Reptile, inner_batch=None),
+    }
+
+
+def wall_times(arms: dict[str, Arm], rounds: int) -> dict[str, float]:
+    """Median over rounds of the wall time over the first arm's in the same round."""
+    times: dict[str, list[float]] = {name: [] for name in arms}
+    for round_ in range(-1, rounds):
+        for name, arm in arms.items():
+            start = time.perf_counter()
+            arm()
+            if round_ >= 0:
+                times[name].append(time.perf_counter() - start)
+    return ratios(times, next(iter(arms)))
+
+
+def largest_error(found: Iterable[torch.Tensor], true: Iterable[torch.Tensor]) -> float:
+    """Relative to the largest entry of each tensor; where all are zero, absolute."""
+    return max(
+        float((a - b).abs().max()) / (float(b.abs().max()) or 1.0)
+        for a, b in zip(found, true, strict=True)
+    )
+
+
+def exactness(make: Callable[[], Conv4], tasks: TaskBatch) -> float:
+    """The largest difference to higher's meta-gradient, in float64."""
+    torch.manual_seed(0)
+    model = make().double()
+    wide = tasks.to(torch.float64)
+    with_higher(model, wide)
+    true = [parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None]
+    learner = MAML(model, inner_lr=RATE, inner_steps=STEPS)
+    learner.backward(wide)
+    found = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+    return largest_error(found, true)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--write", action="store_true", help="write the tables to benchmarks/README.md")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    rows, notes = [], []
+    for title, (make, count, share) in SETTINGS.items():
+        rounds = max(3, arguments.rounds // share)
+        tasks = tasks_for(make(), count)
+        times = cpu_times(arms_for(make, tasks), rounds)
+        sharing = statistics.median(
+            shared / plain
+            for shared, plain in zip(
+                times["gradaccord MAML, gradient sharing"], times["gradaccord MAML"], strict=True
+            )
+        )
+        quartiles = {
+            name: statistics.quantiles([t / f for t, f in zip(values, times[FLOOR], strict=True)], n=4)
+            for name, values in times.items()
+        }
+        for name, ratio in ratios(times, FLOOR).items():
+            low, _, high = quartiles[name]
+            milliseconds = 1000 * statistics.median(times[name])
+            rows.append([title, name, f"{ratio:.2f}", f"{low:.2f} - {high:.2f}", f"{milliseconds:.0f}"])
+        wall = wall_times(
+            {
+                FLOOR: partial(with_higher, make(), tasks),
+                "threads": partial(MAML(make(), inner_lr=RATE, threads=2).backward, tasks),
+            },
+            rounds,
+        )
+        notes.append(
+            f"{title}, {rounds} rounds: gradient sharing / MAML {sharing:.2f}; wall time on two threads / higher on one "
+            f"{wall['threads']:.2f}; largest difference to higher's meta-gradient in float64 "
+            f"{exactness(make, tasks):.0e}."
+        )
+    header = ["setting", "way", "CPU time / higher", "middle half of rounds", "ms"]
+    command = f"benchmarks/meta.py --rounds {arguments.rounds}"
+    text = "\n\n".join([setting(command, 1), markdown(header, rows), *notes])
+    publish("meta", text, arguments.write)
+
+
+if __name__ == "__main__":
+    main()
