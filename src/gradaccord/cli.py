@@ -15,6 +15,7 @@ import typer
 from gradaccord import __version__
 from gradaccord.commands import INTERRUPTED, UsageError, user_mistakes
 from gradaccord.compare import commands as comparing
+from gradaccord.meta.commands import app as fewshot
 from gradaccord.tools import commands as tools
 from gradaccord.train import commands as training
 
@@ -164,3 +165,4 @@ app.command()(tools.init)
 app.command()(tools.export)
 app.command()(tools.predict)
 app.command()(tools.doctor)
+app.add_typer(fewshot, name="fewshot")

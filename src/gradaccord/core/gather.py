@@ -21,6 +21,17 @@ from gradaccord.core.parameters import Model, Parameters
 from gradaccord.core.sharding import shards_of
 
 
+class LossNotFiniteError(ValueError):
+    """A task's loss is inf or NaN, and no scaler is there to skip the step."""
+
+    def __init__(self, task: str, loss: float) -> None:
+        super().__init__(
+            f"Task {task!r} has the loss {loss}: `.grad` and the method are as before; "
+            "with float16, pass engine=GradScaler() to skip such steps."
+        )
+        self.task = task
+
+
 class Gatherer:
     """What every method stands on: it runs the losses and gives a bank, the same on every process."""
 
@@ -69,10 +80,7 @@ class Gatherer:
         if not self.engine.skips_bad_steps:
             for task, loss in zip(bank.tasks, losses.tolist(), strict=True):
                 if not math.isfinite(loss):
-                    raise ValueError(
-                        f"Task {task!r} has the loss {loss}: `.grad` and the method are as before; "
-                        "with float16, pass engine=GradScaler() to skip such steps."
-                    )
+                    raise LossNotFiniteError(task, loss)
         return losses
 
     def products(self, bank: Bank) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -57,7 +58,8 @@ class Analysis:
 
     def to_json(self) -> dict[str, Any]:
         """Plain lists and numbers."""
-        return asdict(self)
+        plain: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        return plain
 
     def show(self) -> Group:
         """For the terminal."""

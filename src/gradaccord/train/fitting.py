@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from gradaccord.core.gather import LossNotFiniteError
 from gradaccord.core.report import StepReport
 from gradaccord.data.encoded import Batch
 from gradaccord.train.checkpoints import Checkpoints
@@ -77,7 +78,7 @@ class Fit:
         self.regularizers = Regularizers(
             problem.model, [(term.name, term.options) for term in config.regularize]
         )
-        self.model = accelerator.prepare_model(problem.model)
+        self.model = accelerator.prepare_model(problem.model).train()  # trunks come in eval mode
         self.trainable = self.regularizers.whole(self.model)
         self.checkpoints = Checkpoints(folder / "checkpoints", config.train.keep)
         self.step = 0
@@ -179,7 +180,10 @@ class Fit:
         drawn = next(phase.feeder)
         losses = {one.name: self._calls(one) for one in drawn}
         phase.schedule.set(phase.share, phase.step_cost / phase.budget.amount)
-        report: StepReport = phase.method.backward(losses)
+        try:
+            report: StepReport = phase.method.backward(losses)
+        except LossNotFiniteError as error:
+            raise self._not_finite([error.task], drawn) from error
         self._check(report, drawn)
         clip = self.config.train.clip
         if clip is not None:
@@ -217,12 +221,15 @@ class Fit:
             for task, loss, norm in zip(report.tasks, report.losses, report.norms, strict=True)
             if not math.isfinite(loss) or math.isinf(norm) or math.isnan(norm)
         ] or list(report.tasks)
+        raise self._not_finite(wrong, drawn)
+
+    def _not_finite(self, wrong: list[str], drawn: list[Drawn]) -> TrainingError:
         rows = next((one for one in drawn if one.name in wrong), drawn[0])
         prepared = self.problem.prepared[rows.task]
         examples = prepared.encoded["train"].example[list(rows.rows)].tolist()
         ids = [getattr(prepared.splits["train"][i], "id", "") or str(i) for i in examples]
         kept = self.checkpoints.all()
-        raise TrainingError(
+        return TrainingError(
             f"The loss or gradient of {rows.task!r} is not finite at step {self.step + 1} (examples "
             f"{', '.join(ids[:8])}{', ...' if len(ids) > 8 else ''}): lower train.lr or look at these; "
             + (f"the checkpoint before is {kept[-1]}." if kept else "no checkpoint was written yet.")

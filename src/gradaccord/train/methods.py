@@ -41,6 +41,8 @@ class Entry:
         if self.needs_optimizer:
             made = partial(made, optimizer=optimizer)
             settings.pop("seed", None)
+        if self.cls == "TorchJD":
+            settings["weighting"] = _weighting(settings.get("weighting"))
         if self.cls == "MultiTaskReptile":
             settings["tasks"] = tasks
         return made(model, **settings)
@@ -133,6 +135,33 @@ _ENTRIES = (
         needs_optimizer=True,
     ),
 )
+
+
+def _weighting(name: Any) -> Any:
+    """TorchJD's weighting or aggregator of a name, with its own defaults."""
+    try:
+        from torchjd import aggregation
+    except ImportError as error:
+        raise ModuleNotFoundError(
+            "The method 'torchjd' needs the package: pip install \"gradaccord[torchjd]\".",
+            name="torchjd",
+        ) from error
+    known = [n.removesuffix("Weighting") for n in aggregation.__all__ if n.endswith("Weighting")]
+    if name is None:
+        raise ValueError(f"The method 'torchjd' needs a `weighting`: one of {', '.join(known)}.")
+    made = getattr(aggregation, f"{str(name).removesuffix('Weighting')}Weighting", None)
+    if made is None:
+        close = get_close_matches(str(name), known, 1, 0.5)
+        hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}."
+        raise ValueError(f"`weighting` is {name!r}, which TorchJD does not have: {hint}")
+    try:
+        return made()
+    except TypeError as error:
+        raise ValueError(
+            f"`weighting` {name!r} needs settings that a name cannot give: use gradaccord.TorchJD."
+        ) from error
+
+
 METHODS = {entry.name: entry for entry in _ENTRIES}
 SINGLE_TASK = "stl"  # one model per task: several runs, see `train.single_task`
 
