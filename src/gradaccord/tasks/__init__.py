@@ -27,6 +27,9 @@ _HOMES = {
     "Evaluation": "gradaccord.tasks.evaluation",
     "evaluate": "gradaccord.tasks.evaluation",
     "predict": "gradaccord.tasks.evaluation",
+    "evaluate_transfer": "gradaccord.tasks.transfer",
+    "pseudo_tasks": "gradaccord.tasks.pseudo",
+    "analyse": "gradaccord.tasks.errors",
 }
 
 __all__ = list(_HOMES)
