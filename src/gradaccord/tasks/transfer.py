@@ -193,6 +193,12 @@ def _reader(
     return task, MEAN, MeanOfHeads(model, used)
 
 
+def task_by_head(name: str, dataset: Dataset, source: str, task: Task[Any]) -> Task[Any]:
+    """The task of a data set that is judged by the head of another one; an error if it cannot be."""
+    _check_alike(name, dataset, source, task)
+    return _as_source(dataset, task)
+
+
 def _as_source(dataset: Dataset, source: Task[Any]) -> Task[Any]:
     """The source's task, with the target's language and what else is its own, such as its scoring."""
     own = dict(dataset.options)
@@ -209,6 +215,8 @@ def _check_alike(name: str, dataset: Dataset, source: str, task: Task[Any]) -> N
             "tasks of one kind can use each other's heads."
         )
     labels = tuple(getattr(task, "labels", ()))
+    if task.kind == "tagging" and set(dataset.labels) <= set(labels):
+        return  # tags are compared by name, and a type that does not occur does no harm
     if dataset.labels and labels and tuple(dataset.labels) != labels:
         raise ValueError(
             f"Task {name!r} has the labels {', '.join(dataset.labels)} and {source!r} has "

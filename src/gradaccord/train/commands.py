@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -70,20 +71,23 @@ def train(
                     command=["gradaccord", *sys.argv[1:]],
                 )
         except Interrupted as stopped:
-            console.print(
-                f"{stopped} Go on with: gradaccord {' '.join(sys.argv[1:])} --resume".replace(
-                    "--resume --resume", "--resume"
-                ),
-                highlight=False,
-                soft_wrap=True,
-            )
+            screen.say(f"{stopped} Go on with: {_again()}")
+            raise typer.Exit(INTERRUPTED) from None
+        except KeyboardInterrupt:
+            screen.say("Interrupted before the first step or after the last one; --resume goes on.")
             raise typer.Exit(INTERRUPTED) from None
         except (TrainingError, CheckpointError) as error:
-            console.print(f"gradaccord: {error}", highlight=False, soft_wrap=True)
+            print(f"gradaccord: {error}", file=sys.stderr)
             raise typer.Exit(1) from None
     if results:
         console.print(results_table(results))
         console.print(f"Written: {folder}", highlight=False, soft_wrap=True)
+
+
+def _again() -> str:
+    """The command that was given, with --resume."""
+    given = [part for part in sys.argv[1:] if part != "--resume"]
+    return shlex.join(["gradaccord", *given, "--resume"])
 
 
 def validate(

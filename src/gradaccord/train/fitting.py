@@ -23,6 +23,7 @@ from gradaccord.data.encoded import Batch
 from gradaccord.train.checkpoints import Checkpoints
 from gradaccord.train.config import Config
 from gradaccord.train.feeding import Drawn
+from gradaccord.train.interrupts import Interrupts
 from gradaccord.train.methods import Entry, find_method
 from gradaccord.train.phase import Budget, Phase, batches_of
 from gradaccord.train.probing import Probes
@@ -92,6 +93,7 @@ class Fit:
         self.evaluations: list[dict[str, Any]] = []
         self.running: dict[str, float] = {}
         self.interrupted = False
+        self.whole = True  # between two steps: what is saved now continues bit for bit
         self._last = Progress("main", 0, 0.0, math.nan)
 
     # What there is to do
@@ -144,38 +146,50 @@ class Fit:
 
     def run(self, log: Log) -> None:
         """Train to the end, or to the first of: Ctrl-C, no better score for long, a loss of NaN."""
+        with Interrupts() as interrupts:
+            try:
+                self._loop(log, interrupts)
+            except KeyboardInterrupt:
+                self._interrupt()
+        log.flush()
+
+    def _loop(self, log: Log, interrupts: Interrupts) -> None:
         began = time.perf_counter() - self.seconds
         start_share, start_time = self.phase.share, time.perf_counter()
-        try:
-            while True:
-                if self.phase.over:
-                    if self.place + 1 == len(self.phases):
-                        break
-                    self.phase = self.begin(self.place + 1)
-                    start_share, start_time = 0.0, time.perf_counter()
-                self.take_step(log)
-                self.seconds = time.perf_counter() - began
-                share = self.phase.share
-                pace = (time.perf_counter() - start_time) / max(share - start_share, 1e-9)
-                self._tell(pace * (1 - share))
-                # Where the phase is over the trajectory is ended before anything is measured.
-                if self.phase.over:
-                    self._finish()
-                if self._due(self.config.train.evaluate_every):
-                    self.evaluate(log)
-                    if self._stalled():
-                        self._finish()
-                        break
-                if self._due(self.config.train.save_every):
-                    self.save()
-        except KeyboardInterrupt:
-            self.interrupted = True
+        while True:
+            if self.phase.over:
+                if self.place + 1 == len(self.phases):
+                    return
+                self.phase = self.begin(self.place + 1)
+                start_share, start_time = 0.0, time.perf_counter()
+            self.take_step(log)
             self.seconds = time.perf_counter() - began
+            share = self.phase.share
+            pace = (time.perf_counter() - start_time) / max(share - start_share, 1e-9)
+            self._tell(pace * (1 - share))
+            # Where the phase is over the trajectory is ended before anything is measured.
+            if self.phase.over:
+                self._finish()
+            if self._due(self.config.train.evaluate_every):
+                self.evaluate(log)
+                if self._stalled():
+                    self._finish()
+                    return
+            if self._due(self.config.train.save_every):
+                self.save()
+            self.whole = True
+            if interrupts.agreed(self.accelerator):
+                self._interrupt()
+                return
+
+    def _interrupt(self) -> None:
+        self.interrupted = True
+        if self.whole:
             self.save()
-        log.flush()
 
     def take_step(self, log: Log) -> None:
         """One optimiser step."""
+        self.whole = False
         phase = self.phase
         drawn = next(phase.feeder)
         losses = {one.name: self._calls(one) for one in drawn}

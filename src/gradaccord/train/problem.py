@@ -18,6 +18,7 @@ from gradaccord.models.tokens import Tokens
 from gradaccord.tasks.kinds import task_for
 from gradaccord.tasks.prepared import Prepared, prepare
 from gradaccord.tasks.task import Task
+from gradaccord.tasks.transfer import task_by_head
 from gradaccord.train import config as settings
 from gradaccord.train.config import Config
 
@@ -51,13 +52,21 @@ def load_problem(
         datasets[name] = load_dataset(name, task, folder)
     progress(f"loading {config.model.name}")
     trunk, tokens = load_trunk(config.model.name, **config.model.options)
-    tasks = {name: make_task(name, config.tasks[name], dataset) for name, dataset in datasets.items()}
+    trained = tuple(name for name, task in config.tasks.items() if not task.evaluate_only)
+    tasks = {name: make_task(name, config.tasks[name], datasets[name]) for name in trained}
+    sources = {
+        name: _source(name, config, datasets[name], tasks) for name in datasets if name not in trained
+    }
+    for name, source in sources.items():
+        tasks[name] = task_by_head(name, datasets[name], source, tasks[source])
     prepared = {}
     for name, made in tasks.items():
         progress(f"tokenising {name}")
         prepared[name] = prepare(name, made, datasets[name], tokens)
-    trained = tuple(name for name, task in config.tasks.items() if not task.evaluate_only)
-    head_of = {name: _head_name(name, config, tasks) for name in config.tasks}
+    head_of = {}
+    for name in config.tasks:
+        reader = sources.get(name, name)
+        head_of[name] = config.tasks[reader].shared_head or reader
     heads = {}
     for name in trained:
         if head_of[name] not in heads:
@@ -122,22 +131,14 @@ def make_task(name: str, task: settings.Task, dataset: Dataset) -> Task[Any]:
         raise ValueError(f"Task {name!r}: {error}") from error
 
 
-def _head_name(name: str, config: Config, tasks: Mapping[str, Task[Any]]) -> str:
-    """Whose head a task reads: its own, a shared one, or that of a trained task of its kind."""
-    task = config.tasks[name]
-    if not task.evaluate_only:
-        return task.shared_head or name
-    source = task.source
-    if source is None:
-        same = [
-            other
-            for other, entry in config.tasks.items()
-            if not entry.evaluate_only and tasks[other].kind == tasks[name].kind
-        ]
-        if not same:
-            raise ValueError(
-                f"Task {name!r} is `evaluate_only`, and no trained task is of its kind "
-                f"({tasks[name].kind}): train one."
-            )
-        source = same[0]
-    return config.tasks[source].shared_head or source
+def _source(name: str, config: Config, dataset: Dataset, trained: Mapping[str, Task[Any]]) -> str:
+    """The trained task whose head judges an unseen one: as configured, or the first of its kind."""
+    if config.tasks[name].source is not None:
+        return str(config.tasks[name].source)
+    same = [other for other, task in trained.items() if task.kind == dataset.kind]
+    if not same:
+        raise ValueError(
+            f"Task {name!r} is `evaluate_only`, and no trained task is of its kind ({dataset.kind}): "
+            "train one."
+        )
+    return same[0]

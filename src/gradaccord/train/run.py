@@ -85,7 +85,7 @@ def train(
         try:
             fit.run(log)
             if fit.interrupted:
-                raise Interrupted(f"Saved at step {fit.step}.")
+                raise Interrupted(_kept(fit))
             results = conclude(fit, continued)
         finally:
             log.close()
@@ -94,6 +94,15 @@ def train(
             write_json(folder / RESULTS, results)
         accelerator.wait_for_everyone()
         return results
+
+
+def _kept(fit: Fit) -> str:
+    """What is there to go on from after Ctrl-C."""
+    if fit.whole:
+        return f"Saved at step {fit.step}."
+    saved = fit.checkpoints.all()
+    last = f"the last checkpoint is {saved[-1].name}" if saved else "there is no checkpoint yet"
+    return f"Stopped within a step, which is lost; {last}."
 
 
 def make_accelerator(config: Config, deterministic: bool = False) -> Any:

@@ -1,0 +1,53 @@
+"""Ctrl-C that waits for the end of a step, so that what is saved is whole."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Any
+
+import torch
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)  # schedulers and torchrun end a process by the second
+
+
+class Interrupts:
+    """Notes Ctrl-C and SIGTERM while it is entered; a second Ctrl-C stops at once.
+
+    Only the main thread can handle signals: in another one nothing is noted. A signal that the
+    process ignores stays ignored.
+    """
+
+    def __init__(self) -> None:
+        self.noted = False
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Interrupts:
+        if threading.current_thread() is threading.main_thread():
+            for kind in SIGNALS:
+                if signal.getsignal(kind) not in (signal.SIG_IGN, None):
+                    self._before[kind] = signal.signal(kind, self._note)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for one, before in self._before.items():
+            signal.signal(one, before)
+        self._before.clear()
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.noted and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.noted = True
+
+    def agreed(self, accelerator: Any) -> bool:
+        """Whether any process was interrupted: all stop after the same step, or none does."""
+        if accelerator.num_processes == 1:
+            return self.noted
+        noted = torch.tensor([int(self.noted)], device=accelerator.device)
+        return bool(accelerator.reduce(noted, "sum").item())
