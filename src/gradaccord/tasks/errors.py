@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from gradaccord.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -17,11 +19,16 @@ if TYPE_CHECKING:
 
 BINS = 20
 TEXT = 300  # characters of a text that are kept
+_BY_SCORE = ("question_answering", "cloze", "summarization")  # right to some degree
 
 
 @dataclass(frozen=True)
 class Wrong:
-    """One example that the model got wrong; `by` is how far off, where that is a number."""
+    """One example that the model got wrong.
+
+    by: how far off: |prediction - truth| of a number, the loss of a class, what an answer's score lacks
+        to 100; None if it is not known.
+    """
 
     id: str
     text: str
@@ -75,20 +82,30 @@ class Analysis:
 
 
 def analyse(
-    task: Task[Any], examples: Sequence[Any], predictions: Sequence[Any], *, worst: int = 10
+    task: Task[Any],
+    examples: Sequence[Any],
+    predictions: Sequence[Any],
+    *,
+    rows: Sequence[Any] | None = None,
+    worst: int = 10,
 ) -> Analysis:
-    """Compare predictions with the truth. worst: how many examples are kept with their texts."""
+    """Compare predictions with the truth. worst: how many examples are kept with their texts.
+
+    rows: what `evaluate` read of every row; with them the worst examples of a task with classes are
+        those with the highest loss, the ones that the model was surest of.
+    """
     from gradaccord.data.leakage import text_of
 
     if len(examples) != len(predictions):
         raise ValueError(
             f"There are {len(predictions)} predictions for {len(examples)} examples: give one each."
         )
-    pairs = [
-        (example, task.gold(example), predicted)
-        for example, predicted in zip(examples, predictions, strict=True)
+    known = rows if rows is not None and len(rows) == len(examples) else [None] * len(examples)
+    compared = [
+        (example, task.gold(example), predicted, row)
+        for example, predicted, row in zip(examples, predictions, known, strict=True)
     ]
-    pairs = [(example, gold, predicted) for example, gold, predicted in pairs if gold is not None]
+    compared = [one for one in compared if one[1] is not None]
     numbers = task.kind == "regression"
     wrong = [
         Wrong(
@@ -96,26 +113,37 @@ def analyse(
             text=_cut(_asked(example, text_of(example))),
             gold=_plain(gold),
             predicted=_plain(predicted),
-            by=abs(float(predicted) - float(gold)) if numbers else None,
+            by=_by(task, example, gold, predicted, row),
         )
-        for example, gold, predicted in pairs
+        for example, gold, predicted, row in compared
         if not _right(task, example, gold, predicted)
     ]
-    if numbers:
-        wrong.sort(key=lambda one: -(one.by or 0.0))
+    wrong.sort(key=lambda one: -(one.by or 0.0))  # stable: in order where nothing is known
+    pairs = [(gold, predicted) for _, gold, predicted, _ in compared]
     return Analysis(
-        examples=len(pairs),
+        examples=len(compared),
         wrong=len(wrong),
         worst=tuple(wrong[:worst]),
-        confusion=_confusion(task, [(gold, predicted) for _, gold, predicted in pairs]),
-        histogram=_histogram([float(p) - float(g) for _, g, p in pairs]) if numbers else None,
+        confusion=_confusion(task, pairs),
+        histogram=_histogram([float(p) - float(g) for g, p in pairs]) if numbers else None,
     )
 
 
 def _right(task: Task[Any], example: Any, gold: Any, predicted: Any) -> bool:
-    if task.kind in ("question_answering", "cloze", "summarization"):
+    if task.kind in _BY_SCORE:
         return task.score([example], [predicted])[task.metric] >= 100 - 1e-9
     return bool(_plain(gold) == _plain(predicted))
+
+
+def _by(task: Task[Any], example: Any, gold: Any, predicted: Any, row: Any) -> float | None:
+    if task.kind == "regression":
+        return abs(float(predicted) - float(gold))
+    if task.kind in _BY_SCORE:
+        return 100 - task.score([example], [predicted])[task.metric]
+    label = getattr(example, "label", None)
+    if isinstance(row, torch.Tensor) and row.ndim == 1 and len(row) > 1 and isinstance(label, int):
+        return float(-row.double().log_softmax(-1)[label])
+    return None
 
 
 def _confusion(task: Task[Any], pairs: Sequence[tuple[Any, Any]]) -> Confusion | None:
@@ -127,6 +155,9 @@ def _confusion(task: Task[Any], pairs: Sequence[tuple[Any, Any]]) -> Confusion |
         labels = ("O", *labels)
     elif all(isinstance(gold, str) for gold, _ in pairs) and labels:
         counted = Counter(pairs)
+    elif pairs and all(isinstance(gold, bool) for gold, _ in pairs):
+        labels = ("false", "true")
+        counted = Counter((labels[gold], labels[bool(predicted)]) for gold, predicted in pairs)
     else:
         return None
     counts = tuple(tuple(counted[gold, predicted] for predicted in labels) for gold in labels)
