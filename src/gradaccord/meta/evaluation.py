@@ -136,7 +136,7 @@ def evaluate_ensemble(
             learner.load_state_dict(checkpoint)
             every = (task for batch in tasks for task in batch)
             for place, task in enumerate(every):
-                shares = learner.logits_by_step(task, steps, transductive).softmax(-1)
+                shares = learner.logits(task, steps, transductive).softmax(-1).unsqueeze(0)
                 if number == 0:
                     total.append(shares)
                     labels.append(task.query_labels)
