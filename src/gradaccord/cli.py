@@ -16,6 +16,7 @@ from gradaccord import __version__
 from gradaccord.commands import INTERRUPTED, UsageError, user_mistakes
 from gradaccord.compare import commands as comparing
 from gradaccord.meta.commands import app as fewshot
+from gradaccord.report import commands as reporting
 from gradaccord.tools import commands as tools
 from gradaccord.train import commands as training
 
@@ -160,6 +161,7 @@ app.command()(training.train)
 app.command()(training.validate)
 app.command()(comparing.compare)
 app.command()(comparing.sweep)
+app.command()(reporting.report)
 app.command("list")(tools.list_)
 app.command()(tools.init)
 app.command()(tools.export)

@@ -16,7 +16,6 @@ from gradaccord.report.seen import seen_texts
 
 BINS = 40  # stretches of training that a curve of steps is averaged over
 BUDGET = "batch gradients"
-BAND = "Mean over seeds; the band is one standard error."
 
 Read = Callable[[dict[str, Any]], float]
 
@@ -43,7 +42,7 @@ def learning(material: Material) -> list[Figure]:
                 "loss, mean of tasks",
                 "Training loss of each method over training.",
             ),
-            f"{BAND} The horizontal axis is what every method pays in.",
+            f"{_band(material)}The horizontal axis is what every method pays in.",
         ),
         Figure(
             "dev-average",
@@ -54,7 +53,7 @@ def learning(material: Material) -> list[Figure]:
                 "average, %",
                 "Average of the trained tasks' main metrics on dev, for each method over training.",
             ),
-            BAND,
+            _band(material),
         ),
     ]
     first = material.runs[0]
@@ -71,7 +70,7 @@ def learning(material: Material) -> list[Figure]:
                     f"{metrics[task]}, %",
                     f"{metrics[task]} of {task} on dev, for each method over training.",
                 ),
-                BAND,
+                _band(material),
             )
         )
     return _drawn(found)
@@ -114,7 +113,7 @@ def alignment(material: Material) -> list[Figure]:
                 "mean cosine",
                 "Mean cosine between the tasks' gradients at each evaluation, for each method.",
             ),
-            f"At each evaluation, over the same training batches, averaged before comparing. {BAND}",
+            f"Over the same training batches each time, averaged before comparing. {_band(material)}",
         )
     )
     return _drawn([*found, _trade_off(material), *_cosines(material)])
@@ -136,7 +135,7 @@ def memory(material: Material) -> list[Figure]:
                     f"Masked language-model loss on {title}, for each method over training.",
                 ),
                 "The pretrained masked-LM head on the fine-tuned encoder: higher is more forgotten. "
-                f"{BAND}",
+                f"{_band(material)}",
             )
         )
     found.append(
@@ -149,7 +148,7 @@ def memory(material: Material) -> list[Figure]:
                 "Euclidean distance",
                 "Distance of the shared trunk from where it started, for each method over training.",
             ),
-            f"Of the shared trunk alone. {BAND}",
+            f"Of the shared trunk alone. {_band(material)}",
         )
     )
     return _drawn(found)
@@ -157,28 +156,24 @@ def memory(material: Material) -> list[Figure]:
 
 def costs(material: Material) -> list[Figure]:
     """Time, gradients and memory relative to the baseline; nothing for a lone method."""
-    if len(material.methods) < 2:
+    if material.comparison is None or len(material.methods) < 2:
         return []
-    (usual, first), *_ = material.methods.items()
+    entries = material.comparison["methods"]
+    usual = entries[0]["method"]
     found = []
     for key, title in (
         ("seconds", "Training time"),
         ("gradients", "Batch gradients"),
         ("memory_mb", "Peak memory"),
     ):
-        base = _cost(first, key)
-        values = [
-            (name, _cost(runs, key) / base if base else math.nan)
-            for name, runs in material.methods.items()
-        ]
+        values = [(str(e["method"]), _finite(e["costs"].get(key))) for e in entries]
         found.append(
             Figure(
                 f"cost-{key}",
                 title,
                 bars(values, "×", f"{title} of each method relative to {usual}:"),
-                f"Relative to {usual} (the line). Runs that shared the machine slow each other down."
-                if key == "seconds"
-                else f"Relative to {usual} (the line).",
+                f"Relative to {usual} (the line), median over seeds."
+                + (" Runs that share a machine slow each other down." if key == "seconds" else ""),
             )
         )
     return _drawn(found)
@@ -196,7 +191,7 @@ def mistakes(name: str, runs: Sequence[RunRead]) -> list[Figure]:
             found.append(
                 Figure(
                     f"confusion-{name}-{task}",
-                    f"{task}: what {name} takes for what",
+                    f"Confusions of {task}: {name}",
                     heat_map(
                         labels,
                         counts,
@@ -213,7 +208,7 @@ def mistakes(name: str, runs: Sequence[RunRead]) -> list[Figure]:
             found.append(
                 Figure(
                     f"histogram-{name}-{task}",
-                    f"{task}: how far {name} is off",
+                    f"Errors of {task}: {name}",
                     histogram(
                         first["histogram"]["edges"],
                         first["histogram"]["counts"],
@@ -224,6 +219,11 @@ def mistakes(name: str, runs: Sequence[RunRead]) -> list[Figure]:
                 )
             )
     return _drawn(found)
+
+
+def _band(material: Material) -> str:
+    several = any(len(runs) > 1 for runs in material.methods.values())
+    return "Mean over seeds; the band is one standard error. " if several else ""
 
 
 def _trade_off(material: Material) -> Figure:
@@ -310,7 +310,7 @@ def _value(*path: str) -> Read:
         found: Any = record
         for key in path:
             found = found.get(key) if isinstance(found, dict) else None
-        return math.nan if found is None else float(found)
+        return _finite(found)
 
     return read
 
@@ -320,8 +320,8 @@ def _summed(confusions: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> l
     return [[sum(cells) for cells in zip(*rows, strict=True)] for rows in zip(*same, strict=True)]
 
 
-def _cost(runs: Sequence[RunRead], key: str) -> float:
-    return statistics.fmean(run.results["cost"][key] for run in runs)
+def _finite(value: float | None) -> float:
+    return math.nan if value is None else float(value)
 
 
 def _mean_loss(texts: Sequence[str], record: Mapping[str, Any]) -> float:

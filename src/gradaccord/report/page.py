@@ -92,7 +92,7 @@ def _sections(material: Material) -> Iterator[Section]:
     yield Section(
         "Errors",
         figures=[f for name in shown for f in figures.mistakes(name, material.methods[name])],
-        tables=tables.worst(leader, material.methods[leader][0]),
+        tables=tables.worst([(name, run) for name in shown for run in material.methods[name]]),
     )
     yield Section("Data", sentences=_data(material))
     yield Section("How to run this again", tables=_again(material), texts=_configurations(material))
@@ -100,17 +100,19 @@ def _sections(material: Material) -> Iterator[Section]:
 
 def _kind(material: Material) -> str:
     if material.comparison is None:
-        return "a run"
+        return f"a run of {_method(material.runs[0])}"
     count = len(material.methods)
     return f"{count} method{'s' if count > 1 else ''} compared"
 
 
 def _about(material: Material) -> str:
     """When, on what."""
-    finished = sorted(str(run.results["finished"]) for run in material.runs)
+    finished = max(str(run.results["finished"]) for run in material.runs).replace("T", " ")
     tasks = ", ".join(material.runs[0].trained)
     count = len(material.runs)
-    return f"{count} run{'s' if count > 1 else ''} on {tasks}; the last one finished {finished[-1]}."
+    if count == 1:
+        return f"One run on {tasks}, finished {finished}."
+    return f"{count} runs on {tasks}, the last one finished {finished}."
 
 
 def _findings(material: Material) -> list[str]:
@@ -136,7 +138,7 @@ def _findings(material: Material) -> list[str]:
         f"On {material.split}, {_method(run)} reaches {scores}.",
         f"That took {cost['seconds']:.0f} s, {cost['steps']:,} steps and {cost['gradients']:,.0f} "
         f"batch gradients; the best weights are those of step {run.results['best_step']}.",
-        "One run says nothing about chance: `gradaccord compare` repeats it, beside a baseline.",
+        "One run says nothing about chance: gradaccord compare repeats it over seeds.",
     ]
     return said if scores else said[1:]
 
@@ -164,9 +166,10 @@ def _trouble(material: Material) -> list[str]:
     found = list(material.unfinished)
     for entry in (material.comparison or {"methods": []})["methods"]:
         if entry["collapsed"]:
-            seeds = ", ".join(map(str, entry["collapsed"]))
+            some = "seeds" if len(entry["collapsed"]) > 1 else "seed"
+            seeds = f"{some} {', '.join(map(str, entry['collapsed']))}"
             found.append(
-                f"{entry['method']} learned less than half of what the baseline did on seed {seeds}."
+                f"{entry['method']} learned less than half of what the baseline did on {seeds}."
             )
     return found
 
@@ -196,22 +199,20 @@ def _again(material: Material) -> list[Table]:
                         tables.named(name),
                         Cell(str(run.seed), float(run.seed)),
                         Cell(shlex.join(map(str, about["command"]))),
-                        Cell(str(about.get("started", "")), str(about.get("started", ""))),
+                        tables.named(str(about.get("started", "")).replace("T", " ")),
                     ]
                 )
             for what, value in _environment(about):
                 versions.setdefault(what, dict.fromkeys([value]))[value] = None
     found = []
     if commands:
-        found.append(
-            Table("commands", "Commands", ["method", "seed", "command", "started"], commands, words=1)
-        )
+        found.append(Table("commands", "Commands", ["method", "seed", "command", "started"], commands))
     if versions:
         rows = [[tables.named(what), Cell(", ".join(known))] for what, known in versions.items()]
         found.append(
             Table(
                 "versions", "Versions and machine", ["what", "version"], rows,
-                "Several where runs differ. A + after the git hash: files differed from it.", words=2,
+                "Several where runs differ. A + after the git hash: files differed from it.",
             )
         )  # fmt: skip
     return found

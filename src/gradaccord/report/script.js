@@ -3,10 +3,10 @@
 for (const table of document.querySelectorAll("table.sortable")) {
   const headings = [...table.tHead.rows[0].cells];
   const key = (row, column) => {
-    const sort = row.cells[column].dataset.sort;
-    if (sort === undefined) return row.cells[column].classList.contains("number") ? null : row.cells[column].textContent;
-    const number = Number(sort);
-    return sort !== "" && Number.isFinite(number) ? number : sort;
+    const cell = row.cells[column];
+    if (cell.textContent === "–") return null;
+    const sort = cell.dataset.sort ?? cell.textContent;
+    return cell.classList.contains("number") ? Number(sort) : sort;
   };
   const sort = (column) => {
     const down = headings[column].getAttribute("aria-sort") === "ascending";

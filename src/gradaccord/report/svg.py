@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-WIDTH, HEIGHT = 440, 270  # on a phone this is shrunk little, so that text stays readable
-LEFT, RIGHT, TOP, BOTTOM = 58, 12, 10, 42
+WIDTH, HEIGHT = 380, 240  # on a phone this is shrunk little, so that text stays readable
+LEFT, RIGHT, TOP, BOTTOM = 54, 12, 10, 42
 
 # Okabe and Ito's colours, told apart by all kinds of colour vision (their yellow darkened, their black
 # made grey, to stand out from white and from black). Dashes and shapes say the same without colour.
@@ -69,10 +69,10 @@ def legend(names: Sequence[tuple[str, int]]) -> str:
 
 def picture(inside: str, alt: str, height: float = HEIGHT, width: float = WIDTH) -> str:
     """The SVG element. What is wider than usual keeps its size, and its box scrolls."""
-    least = f";min-width:{width:.0f}px" if width > WIDTH else ""
+    size = f"max-width:{max(width, 560):.0f}px" + (f";min-width:{width:.0f}px" if width > WIDTH else "")
     return (
         f'<svg role="img" aria-label="{escape(alt, quote=True)}" '
-        f'viewBox="0 0 {width:.0f} {height:.0f}" style="max-width:{max(width, 560):.0f}px{least}">{inside}</svg>'
+        f'viewBox="0 0 {width:.0f} {height:.0f}" style="{size}">{inside}</svg>'
     )
 
 
@@ -139,8 +139,8 @@ def number(value: float) -> str:
     if size >= 1e9 or size < 1e-3:
         return f"{value:.3g}"
     if size >= 1e6:
-        return f"{value / 1e6:.4g}M"
-    return f"{value / 1e3:.4g}k" if size >= 1e4 else f"{value:.4g}"
+        return f"{value / 1e6:.6g}M"
+    return f"{value / 1e3:.6g}k" if size >= 1e4 else f"{value:.6g}"
 
 
 def cut(text: str, most: int) -> str:

@@ -34,7 +34,14 @@ class Table:
     headings: list[str]
     rows: list[list[Cell]]
     caption: str = ""
-    words: int = 1  # columns at the left that hold words
+
+    @property
+    def numbers(self) -> list[bool]:
+        """Which columns hold numbers alone."""
+        return [
+            all(isinstance(cell.sort, float) or cell.text == NONE for cell in column)
+            for column in zip(*self.rows, strict=True)
+        ]
 
 
 def leaderboard(material: Material) -> Table | None:
@@ -51,9 +58,9 @@ def leaderboard(material: Material) -> Table | None:
                 _mean(entry["scores"][AVERAGE], 2),
                 Cell("baseline", 0.0) if place == 0 else _difference(entry["vs_baseline"]),
                 _difference(entry["vs_control"]),
-                _mean(entry["train_loss"], 3),
-                _mean(entry["cosine"], 3),
-                _mean(entry["distance"], 2),
+                _number(entry["train_loss"]["mean"], "{:.3f}"),
+                _number(entry["cosine"]["mean"], "{:.3f}"),
+                _number(entry["distance"]["mean"], "{:.2f}"),
                 *(_number(costs.get(key), "{:.2f}×") for key in ("seconds", "gradients", "memory_mb")),
                 _seeds(entry),
             ]
@@ -66,8 +73,8 @@ def leaderboard(material: Material) -> Table | None:
          "time", "gradients", "memory", "seeds"],
         rows,
         f"Average of the trained tasks' main metrics on {comparison['split']}, mean ± standard error "
-        "over seeds. Differences are paired by seed, p by a t-test. Train loss, task cosine and distance "
-        "from the start are those of the last evaluation; costs are relative to the baseline.",
+        "over seeds. Differences are paired by seed, p by a t-test. Train loss, task cosine and "
+        "distance from the start are those of the last evaluation; costs are relative to the baseline.",
     )  # fmt: skip
 
 
@@ -130,7 +137,6 @@ def differences(material: Material) -> Table | None:
         rows,
         "In points of percent, mean ± standard error of the differences seed by seed, p of the paired "
         f"t-test. Of {tests} tests about {tests / 20:.0f} fall below 0.05 by chance alone.",
-        words=2,
     )
 
 
@@ -154,7 +160,7 @@ def scores(material: Material) -> Table | None:
     if not rows or not splits:
         return None
     caption = f"In percent, at the best weights on dev (step {run.results['best_step']})."
-    return Table("scores", "Scores", ["task", "metric", *splits], rows, caption, words=2)
+    return Table("scores", "Scores", ["task", "metric", *splits], rows, caption)
 
 
 def forgetting(material: Material) -> Table | None:
@@ -192,22 +198,27 @@ def costs(material: Material) -> Table:
                 _over(cost, "memory_mb", "{:,.0f}"),
             ]
         )
+    over = "Mean over seeds. " if len(material.runs) > 1 else ""
     return Table(
         "costs",
-        "Costs in full",
+        "Costs",
         ["method", "training, s", "processor, s", "steps", "batch gradients", "peak memory, MB"],
         rows,
-        "Mean over seeds. Training time leaves evaluation out; processor time and memory are those of "
+        f"{over}Training time leaves evaluation out; processor time and memory are those of "
         "the whole process.",
     )
 
 
-def worst(name: str, run: RunRead) -> list[Table]:
-    """The worst examples of one run, a table a task."""
+def worst(runs: Sequence[tuple[str, RunRead]]) -> list[Table]:
+    """The worst examples, a table a task; of the first of these methods and runs that has any."""
     found = []
-    for task, errors in run.results.get("errors", {}).items():
-        if not errors.get("worst"):
+    tasks = dict.fromkeys(task for _, run in runs for task in run.results.get("errors", {}))
+    for task in tasks:
+        analyses = ((name, run, run.results.get("errors", {}).get(task) or {}) for name, run in runs)
+        wrong = next(((n, run, errors) for n, run, errors in analyses if errors.get("worst")), None)
+        if wrong is None:
             continue
+        name, run, errors = wrong
         by = any(one.get("by") is not None for one in errors["worst"])
         rows = [
             [
@@ -225,9 +236,9 @@ def worst(name: str, run: RunRead) -> list[Table]:
                 f"{task}: examples that {name} gets wrong",
                 ["text", "truth", "prediction", *(["off by"] if by else []), "id"],
                 rows,
-                f"{errors['wrong']:,} of {errors['examples']:,} examples of {errors['split']} are wrong; "
-                f"seed {run.seed}; " + ("the furthest off first." if by else "the first ones."),
-                words=3,
+                f"{errors['wrong']:,} of {errors['examples']:,} examples of {errors['split']} are "
+                f"wrong; seed {run.seed}; "
+                + ("the furthest off first." if by else "the first of them."),
             )
         )
     return found
