@@ -11,10 +11,11 @@ import time
 
 import pytest
 import torch
+from small_models import TEXTS, save_checkpoint
+from train_toy import same, weights
 from transformers import AutoModel
 
 from gradaccord.tasks.saved import load
-from gradaccord.train.checkpoints import load as load_checkpoint
 from gradaccord.train.fitting import Fit, TrainingError
 from gradaccord.train.methods import METHODS
 from gradaccord.train.reading import write_config
@@ -29,17 +30,6 @@ OPTIONS = {
     "multitask_reptile": {"inner_steps": 2},
     "dotprod": {"mode": "difference"},
 }
-
-
-def weights(folder):
-    (newest,) = sorted((folder / "checkpoints").glob("step-*"))[-1:]
-    state = load_checkpoint(newest)
-    return state["model"]
-
-
-def same(one, other):
-    assert one.keys() == other.keys()
-    return all(torch.equal(one[name], other[name]) for name in one)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -344,3 +334,21 @@ def test_killed_and_resumed_through_the_command_line(configured, tmp_path):
     done = finished(str(tmp_path / "whole"))
     assert done.returncode == 0, done.stderr
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "killed"))
+
+
+def test_what_is_forgotten_is_followed(tmp_path, configured, run, files):
+    checkpoint = save_checkpoint(tmp_path / "mlm", "bert", head=True)
+    lines = tmp_path / "lines.txt"
+    lines.write_text("\n".join(TEXTS * 4))
+    probe = {"masked_lm": {"seen": str(lines)}, "cosine": False}
+    results = run(configured(model=str(checkpoint), probe=probe, train={"lr": 5e-3}))
+    losses = [record["masked_lm"]["seen"] for record in results["evaluations"]]
+    assert len(losses) == 2
+    assert losses[0] != losses[1]
+
+
+def test_a_model_without_a_masked_lm_head_is_told(configured, run, tmp_path):
+    lines = tmp_path / "lines.txt"
+    lines.write_text("a line of text")
+    with pytest.raises(ValueError, match="no trained masked-LM head"):
+        run(configured(probe={"masked_lm": {"seen": str(lines)}}))

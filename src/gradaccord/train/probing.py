@@ -13,6 +13,7 @@ from gradaccord.probe.cosines import task_cosines
 from gradaccord.probe.distance import Distance
 from gradaccord.tasks.task import Task
 from gradaccord.train.config import Config
+from gradaccord.train.forgetting import Forgetting
 from gradaccord.train.problem import Problem
 
 
@@ -25,6 +26,7 @@ class Probes:
         chosen = config.probe
         self.distance = Distance(problem.model, within=["trunk"]) if chosen.distance else None
         self.cosines = chosen.cosine and len(problem.trained) > 1
+        self.forgetting = Forgetting(config, problem) if chosen.masked_lm else None
 
     def measure(self, model: nn.Module, accelerator: Any) -> dict[str, Any]:
         """Everything as of now, ready for JSON. Training is not touched."""
@@ -41,6 +43,8 @@ class Probes:
         if self.distance is not None:
             moved = self.distance.measure()
             found["distance"] = {"total": moved.total, "layers": moved.layers}
+        if self.forgetting is not None:
+            found["masked_lm"] = self.forgetting.measure()
         return found
 
     def _steps(self, model: nn.Module, accelerator: Any) -> Iterator[dict[str, Any]]:
