@@ -113,7 +113,7 @@ def largest_error(found: Iterable[torch.Tensor], true: Iterable[torch.Tensor]) -
 
 
 def exactness(make: Callable[[], Conv4], tasks: TaskBatch) -> float:
-    """The largest difference to higher's meta-gradient, in float64."""
+    """The largest difference to higher's meta-gradient, in float64 (of one task: it is slow)."""
     torch.manual_seed(0)
     model = make().double()
     wide = tasks.to(torch.float64)
@@ -158,9 +158,9 @@ def main() -> None:
             rounds,
         )
         notes.append(
-            f"{title}, {rounds} rounds: gradient sharing / MAML {sharing:.2f}; wall time on two threads / higher on one "
-            f"{wall['threads']:.2f}; largest difference to higher's meta-gradient in float64 "
-            f"{exactness(make, tasks):.0e}."
+            f"{title}, {rounds} rounds: gradient sharing / MAML {sharing:.2f}; wall time on two "
+            f"threads / higher on one {wall['threads']:.2f}; largest difference to higher's "
+            f"meta-gradient in float64 {exactness(make, tasks.part(slice(1))):.0e}."
         )
     header = ["setting", "way", "CPU time / higher", "middle half of rounds", "ms"]
     command = f"benchmarks/meta.py --rounds {arguments.rounds}"
