@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re
 
 
 def test_the_readme_has_its_examples():
-    assert len(BLOCKS) == 4
+    assert len(BLOCKS) == 5
     assert len(BLOCKS[0].strip().splitlines()) == 5  # five lines, as its heading says
 
 
@@ -38,7 +39,13 @@ def test_the_readmes_examples_run(code, capsys):
         "optimizer": optimizer,
         "stream": [("abc"[i % 3], batch(i)) for i in range(5)],
     }
-    if "t, b in batches" in code:
+    if "meta.MAML" in code:
+        model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
+        before = [p.detach().clone() for p in model.parameters()]
+        inputs, labels = torch.randn(60, 4), torch.arange(60) % 3
+        episodes = gradaccord.meta.Episodes((inputs, labels), ways=3, shots=2, queries=4)
+        names |= {"torch": torch, "model": model, "episodes": islice(episodes, 3)}
+    elif "t, b in batches" in code:
         names |= {"loader": [{t: batch(3 * i + j) for j, t in enumerate("abc")} for i in range(3)]}
         names |= {"loss_fn": lambda m, t, b: loss_of(m, t, *b)}
     elif "DotProd" in code:

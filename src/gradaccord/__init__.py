@@ -31,6 +31,9 @@ _HOMES = {
     "SWEP": "gradaccord.regularize.swep",
 }
 
+# Rooms with public names of their own: `gradaccord.meta.MAML`, `gradaccord.data.load`.
+_ROOMS = ("compare", "data", "integrations", "meta", "models", "probe", "report", "tasks", "train")
+
 __all__ = [*_HOMES, "__version__"]  # noqa: PLE0604
 
 if TYPE_CHECKING:
@@ -56,6 +59,8 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return import_module(f"gradaccord.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'gradaccord' has no attribute {name!r}")
     value = getattr(import_module(_HOMES[name]), name)
@@ -64,4 +69,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return [*__all__, *_ROOMS]
