@@ -11,21 +11,12 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from gradaccord.data.masking import Mask, Tokens
 from gradaccord.probe.evaluation import evaluating
 
+__all__ = ["MaskedLM", "Tokens", "with_encoder"]
+
 Forward: TypeAlias = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-
-MASKED, RANDOM = 0.8, 0.1  # of the chosen tokens; the rest stay as they are
-
-
-@dataclass(frozen=True)
-class Tokens:
-    """What must be known of token ids where there is no Hugging Face tokenizer."""
-
-    mask: int  # id of the mask token
-    size: int  # ids are below this
-    special: tuple[int, ...] = ()  # ids that are never masked, nor put in at random
-    pad: int = 0
 
 
 class MaskedLM:
@@ -60,9 +51,9 @@ class MaskedLM:
         for name, value in (("max_length", max_length), ("batch_size", batch_size)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ValueError(f"`{name}` is {value!r}: it must be a whole number >= 1.")
-        tokens = tokenizer if isinstance(tokenizer, Tokens) else _tokens_of(tokenizer)
+        tokens = tokenizer if isinstance(tokenizer, Tokens) else Tokens.of(tokenizer)
         rows = [torch.tensor(ids, dtype=torch.long) for ids in _ids(list(texts), tokenizer, max_length)]
-        mask = _Mask(tokens, share, seed)
+        mask = Mask(tokens, share, torch.Generator().manual_seed(seed))
         masked = [mask(ids) for ids in rows]
         self.batches = [
             _Batch.of(rows[i : i + batch_size], masked[i : i + batch_size], tokens.pad)
@@ -149,41 +140,6 @@ def _ids(texts: Sequence[Any], tokenizer: Any, max_length: int) -> Sequence[Sequ
         texts, truncation=True, max_length=max_length, padding=False
     )["input_ids"]
     return found
-
-
-def _tokens_of(tokenizer: Any) -> Tokens:
-    if getattr(tokenizer, "mask_token_id", None) is None:
-        raise ValueError(
-            f"`tokenizer` ({type(tokenizer).__name__}) has no mask token: it belongs to no masked-LM "
-            "model."
-        )
-    pad = tokenizer.pad_token_id
-    return Tokens(
-        mask=tokenizer.mask_token_id,
-        size=len(tokenizer),
-        special=tuple(tokenizer.all_special_ids),
-        pad=0 if pad is None else pad,
-    )
-
-
-class _Mask:
-    """From token ids to what the model sees, and to which of them are to be predicted."""
-
-    def __init__(self, tokens: Tokens, share: float, seed: int) -> None:
-        self.mask = tokens.mask
-        self.share = share
-        self.special = torch.tensor([*tokens.special, tokens.mask])
-        every = torch.arange(tokens.size)
-        self.ordinary = every[~torch.isin(every, self.special)]
-        self.generator = torch.Generator().manual_seed(seed)
-
-    def __call__(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        choice, fate = torch.rand(2, len(ids), generator=self.generator)
-        place = torch.randint(len(self.ordinary), (len(ids),), generator=self.generator)
-        chosen = (choice < self.share) & ~torch.isin(ids, self.special)
-        seen = torch.where(fate < MASKED + RANDOM, self.ordinary[place], ids)
-        seen = torch.where(fate < MASKED, self.mask, seen)
-        return torch.where(chosen, seen, ids), chosen
 
 
 def _hugging_face(model: nn.Module) -> Forward:
