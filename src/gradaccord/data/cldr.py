@@ -2,7 +2,7 @@
 
 The names are those of the Unicode CLDR inside the PyPI package Babel. A task is a language, a class
 is a kind of name (territory, city, language, currency, unit), and the split is by concept: what a
-test name stands for was never seen in training, in any language.
+dev or test name stands for was never seen in training, in any language.
 
     problem = gradaccord.data.cldr.load(["de", "sw"])
     tokens = problem.vocabulary.encode(problem.tasks["sw"].train.texts)
@@ -43,6 +43,7 @@ UNSEEN_LANGUAGES = (
 )  # fmt: skip
 
 _TEST_SHARE = 4  # one concept in this many is a test concept
+_DEV_SHARE = 6  # and of the others one in this many is held out to choose settings by
 _NOT_NAMES = frozenset({"ZZ", "XA", "XB", "XXX", "XTS", "und", "mul", "mis", "zxx"})
 
 
@@ -81,6 +82,7 @@ class Task:
     """One language."""
 
     train: Examples
+    dev: Examples
     test: Examples
 
 
@@ -128,17 +130,21 @@ def load(languages: Iterable[str] = LANGUAGES, seed: int = 0) -> CLDR:
     if not languages:
         raise ValueError("`languages` is empty: give at least one, such as 'de'.")
     train: dict[str, list[Name]] = {}
+    dev: dict[str, list[Name]] = {}
     test: dict[str, list[Name]] = {}
     for language in languages:
-        train[language] = [name for name in names(language) if not is_test(name.concept)]
-        test[language] = [name for name in names(language) if is_test(name.concept)]
+        for part, chosen in ((train, is_train), (dev, is_dev), (test, is_test)):
+            part[language] = [name for name in names(language) if chosen(name.concept)]
     # Two concepts may share a name, one here and one in another language: the test keeps it.
-    tested = {name.text.casefold() for name in chain.from_iterable(test.values())}
-    for language, known in train.items():
-        train[language] = [name for name in known if name.text.casefold() not in tested]
+    for later, earlier in ((test, (dev, train)), (dev, (train,))):
+        judged = {name.text.casefold() for name in chain.from_iterable(later.values())}
+        for part in earlier:
+            for language, known in part.items():
+                part[language] = [name for name in known if name.text.casefold() not in judged]
     tasks = {
         language: Task(
             train=Examples.of(_drawn(train[language], TRAIN_SIZES.get(language), f"{seed}/{language}")),
+            dev=Examples.of(dev[language]),
             test=Examples.of(test[language]),
         )
         for language in languages
@@ -170,6 +176,17 @@ def names(language: str) -> tuple[Name, ...]:
 def is_test(concept: str) -> bool:
     """Whether a concept belongs to the test set: the same in every language, process and version."""
     return _digest(concept) % _TEST_SHARE == 0
+
+
+def is_dev(concept: str) -> bool:
+    """Whether a concept is held out to choose settings by."""
+    number = _digest(concept)
+    return number % _TEST_SHARE != 0 and number // _TEST_SHARE % _DEV_SHARE == 0
+
+
+def is_train(concept: str) -> bool:
+    """Whether a concept may be learned from, with labels or without."""
+    return not is_test(concept) and not is_dev(concept)
 
 
 def _drawn(known: list[Name], size: int | None, draw: str) -> list[Name]:

@@ -14,8 +14,8 @@ NAMES = ("cldr",)
 def load(language: str) -> Dataset:
     """What kind of thing a name names, in one language.
 
-    A test name's concept is in no language's train split, nor is a name that is tested in any of the
-    twelve languages of the demo or in this one.
+    A dev or test name's concept is in no language's train split, nor is a name that is judged in any
+    of the twelve languages of the demo or in this one.
     """
     from gradaccord.data import cldr
 
@@ -29,7 +29,7 @@ def load(language: str) -> Dataset:
                 zip(part.texts, part.labels.tolist(), part.concepts, strict=True)
             )
         ]
-        for split, part in (("train", task.train), ("test", task.test))
+        for split, part in (("train", task.train), ("dev", task.dev), ("test", task.test))
     }
     return Dataset(f"cldr/{language}", "classification", splits, cldr.KINDS, language)
 
@@ -48,7 +48,7 @@ def found() -> tuple[Found, ...]:
             name=f"cldr/{language}",
             kind="classification",
             language=language,
-            counts={"train": len(task.train), "test": len(task.test)},
+            counts={"train": len(task.train), "dev": len(task.dev), "test": len(task.test)},
             labels=cldr.KINDS,
             files=("embedded",),
         )
