@@ -10,13 +10,14 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from gradaccord.data.encoded import Batch, Encoded, Ragged
+from gradaccord.data.encoded import Batch, Encoded
 from gradaccord.data.examples import Cloze
 from gradaccord.models.heads import SequenceHead
 from gradaccord.models.tokens import Tokens
 from gradaccord.models.trunk import Trunk
 from gradaccord.tasks.sequences import Layers, layer_sizes
 from gradaccord.tasks.task import Output, Task
+from gradaccord.tasks.tokenising import tokenised
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class EntityCloze(Task[Cloze]):
     """
 
     head: Layers = "linear"
-    max_length: int = 256
+    max_length: int = 512
     dropout: float | None = None
 
     kind: ClassVar[str] = "cloze"
@@ -38,14 +39,15 @@ class EntityCloze(Task[Cloze]):
         for example in examples:
             _check(example)
         rows = [(n, e, entity) for n, e in enumerate(examples) for entity in _entities(e)]
-        encodings = tokens.encode(
+        found = tokenised(
+            tokens,
             [e.passage for _, e, _ in rows],
             [e.query.replace(Cloze.PLACEHOLDER, entity) for _, e, entity in rows],
-            max_length=min(self.max_length, tokens.max_length),
+            max_length=self.max_length,
         )
         return Encoded(
-            ids=Ragged.of(encoding.ids for encoding in encodings),
-            types=Ragged.of(e.type_ids for e in encodings) if tokens.has_types else None,
+            ids=found.ids,
+            types=found.types,
             first=torch.arange(len(rows) + 1),
             example=torch.tensor([n for n, _, _ in rows], dtype=torch.int64),
             columns={
@@ -54,7 +56,7 @@ class EntityCloze(Task[Cloze]):
                 )
             },
             notes={
-                "truncated": sum(bool(encoding.overflowing) for encoding in encodings),
+                "truncated": found.truncated,
                 "answers not among the entities": sum(
                     bool(e.answers) and not set(e.answers) & set(e.entities) for e in examples
                 ),

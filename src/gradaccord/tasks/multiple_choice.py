@@ -10,13 +10,14 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from gradaccord.data.encoded import Batch, Encoded, Ragged
+from gradaccord.data.encoded import Batch, Encoded
 from gradaccord.data.examples import Choices
 from gradaccord.models.heads import layers
 from gradaccord.models.tokens import Tokens
 from gradaccord.models.trunk import Trunk
 from gradaccord.tasks.sequences import Layers, layer_sizes
 from gradaccord.tasks.task import Output, Task
+from gradaccord.tasks.tokenising import tokenised
 
 # What stands between premise and choice: COPA's own questions, and the words for "because" and
 # "therefore" in the languages of XCOPA.
@@ -81,18 +82,19 @@ class MultipleChoice(Task[Choices]):
                     f"0..{len(e.choices) - 1}, the number of a choice."
                 )
         counts = [len(e.choices) for e in examples]
-        encodings = tokens.encode(
+        found = tokenised(
+            tokens,
             [f"{e.premise} {self.question(e)}".strip() for e in examples for _ in e.choices],
             [choice for e in examples for choice in e.choices],
-            max_length=min(self.max_length, tokens.max_length),
+            max_length=self.max_length,
         )
         return Encoded(
-            ids=Ragged.of(encoding.ids for encoding in encodings),
-            types=Ragged.of(e.type_ids for e in encodings) if tokens.has_types else None,
+            ids=found.ids,
+            types=found.types,
             first=torch.tensor([0, *counts]).cumsum(0),
             example=torch.arange(len(examples)),
             columns={"label": torch.tensor([-1 if e.label is None else e.label for e in examples])},
-            notes={"truncated": sum(bool(encoding.overflowing) for encoding in encodings)},
+            notes={"truncated": found.truncated},
             pad=tokens.pad,
         )
 

@@ -7,9 +7,10 @@ from typing import Literal
 
 import torch
 
-from gradaccord.data.encoded import Encoded, Ragged
+from gradaccord.data.encoded import Encoded
 from gradaccord.data.examples import Text
 from gradaccord.models.tokens import Tokens
+from gradaccord.tasks.tokenising import tokenised
 
 Pair = Literal["cross", "separate"]
 Layers = Literal["linear", "hidden"] | tuple[int, ...]
@@ -31,23 +32,22 @@ def encode_texts(
 ) -> Encoded:
     """Rows of sentences or pairs with a `label` column; those that were cut are counted."""
     _check(examples, pair)
-    length = min(max_length, tokens.max_length)
     firsts = [example.first for example in examples]
     seconds = [example.second or "" for example in examples] if pair else None
     if pair == "separate":
         assert seconds is not None
         mixed = [text for two in zip(firsts, seconds, strict=True) for text in two]
-        encodings = tokens.encode(mixed, max_length=length)
+        found = tokenised(tokens, mixed, max_length=max_length)
     else:
-        encodings = tokens.encode(firsts, seconds, max_length=length)
+        found = tokenised(tokens, firsts, seconds, max_length=max_length)
     step = 2 if pair == "separate" else 1
     return Encoded(
-        ids=Ragged.of(encoding.ids for encoding in encodings),
-        types=Ragged.of(encoding.type_ids for encoding in encodings) if tokens.has_types else None,
-        first=torch.arange(0, len(encodings) + 1, step),
+        ids=found.ids,
+        types=found.types,
+        first=torch.arange(0, step * len(examples) + 1, step),
         example=torch.arange(len(examples)),
         columns={"label": label},
-        notes={"truncated": sum(bool(encoding.overflowing) for encoding in encodings)},
+        notes={"truncated": found.truncated},
         pad=tokens.pad,
     )
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import torch
 from torch import nn
 
 from gradaccord.data.encoded import Encoded
@@ -15,6 +16,7 @@ from gradaccord.models.trunk import Trunk
 from gradaccord.tasks.binary import B, Binary, binary_labels
 from gradaccord.tasks.sequences import Layers, layer_sizes
 from gradaccord.tasks.spans import SpanFinder, SpanPairHead, check_span
+from gradaccord.tasks.tokenising import Tokenised, encodings
 
 
 class Marked(NamedTuple):
@@ -50,18 +52,22 @@ class SpanPair(Binary[B]):
         for example, parts in zip(examples, texts, strict=True):
             for name, text, span in self.marked(example):
                 check_span(example.id, name, parts[text], span)
-        encodings = tokens.encode(
+        found, finders = Tokenised(tokens.has_types), (SpanFinder(), SpanFinder())
+        read = encodings(
+            tokens,
             [parts[0] for parts in texts],
             [parts[1] for parts in texts] if texts and len(texts[0]) == 2 else None,
-            max_length=min(self.max_length, tokens.max_length),
+            max_length=self.max_length,
         )
-        finders = SpanFinder(), SpanFinder()
-        for example, encoding in zip(examples, encodings, strict=True):
+        for example, encoding in zip(examples, read, strict=True):
+            found.add(encoding)
             for finder, (_, text, span) in zip(finders, self.marked(example), strict=True):
                 finder.find(encoding, text, span)
-        return Encoded.single(
-            [encoding.ids for encoding in encodings],
-            [encoding.type_ids for encoding in encodings] if tokens.has_types else None,
+        return Encoded(
+            ids=found.ids,
+            types=found.types,
+            first=torch.arange(len(examples) + 1),
+            example=torch.arange(len(examples)),
             pad=tokens.pad,
             columns={
                 "label": label,
@@ -69,7 +75,7 @@ class SpanPair(Binary[B]):
                 "second_span": finders[1].column(),
             },
             notes={
-                "truncated": sum(bool(encoding.overflowing) for encoding in encodings),
+                "truncated": found.truncated,
                 "spans cut": sum(finder.cut for finder in finders),
             },
         )
