@@ -215,7 +215,8 @@ def test_the_button_turns_light_into_dark_and_back(opened, dark):
 
 
 def test_paper_is_white_and_shows_all(opened):
-    driver = opened(dark=True, media="print")
+    driver = opened(720, dark=True, media="print")
+    assert driver.execute_script("return document.documentElement.scrollWidth") <= 720
     assert driver.execute_script("return getComputedStyle(document.body).backgroundColor") == (
         "rgb(255, 255, 255)"
     )

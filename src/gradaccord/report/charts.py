@@ -126,7 +126,8 @@ def heat_map(
     if not names:
         return ""
     n = len(names)
-    size = max(26, min(58, 330 // n))
+    room = max(len(_shown(value, digits)) for row in matrix for value in row)
+    size = max(26, 6 * room, min(58, 330 // n))
     longest = max(len(cut(name, 14)) for name in names)
     left, top = 14 + 7 * longest, 20 + 5 * longest + (14 if axes else 0)
     width = left + n * size + 4.5 * longest
@@ -192,7 +193,7 @@ def _cell(
     shown = _shown(value, digits)
     # Half-strong cells take the page's ink, which suits the mixture with its paper in light and dark.
     ink = "#fff" if strength > 0.8 else "var(--ink)"
-    font = min(12.0, size / (0.62 * max(len(shown), 3)))
+    font = min(12.0, size / (0.7 * max(len(shown), 3)))
     return (
         f'<rect x="{x}" y="{y}" width="{size}" height="{size}" fill="{base}" '
         f'fill-opacity="{strength:.2f}" class="cell"><title>{escape(title)}: {shown}</title></rect>'

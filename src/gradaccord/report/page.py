@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from base64 import b64encode
@@ -43,7 +44,9 @@ def write_report(folder: Path, out: Path | None = None) -> Path:
         )
     text = render(read_material(folder))
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(text, encoding="utf-8")
+    temporary = target.with_name(f".{target.name}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, target)  # whole or absent
     return target
 
 

@@ -68,10 +68,12 @@ def legend(names: Sequence[tuple[str, int]]) -> str:
 
 
 def picture(inside: str, alt: str, height: float = HEIGHT, width: float = WIDTH) -> str:
-    """The SVG element. What is wider than usual keeps its size, and its box scrolls."""
-    size = f"max-width:{max(width, 560):.0f}px" + (f";min-width:{width:.0f}px" if width > WIDTH else "")
+    """The SVG element. What is much wider than usual keeps its size, and its box scrolls."""
+    wide = width > 1.2 * WIDTH
+    classes = ' class="wide"' if wide else ""
+    size = f"max-width:{max(width, 560):.0f}px" + (f";min-width:{width:.0f}px" if wide else "")
     return (
-        f'<svg role="img" aria-label="{escape(alt, quote=True)}" '
+        f'<svg role="img"{classes} aria-label="{escape(alt, quote=True)}" '
         f'viewBox="0 0 {width:.0f} {height:.0f}" style="{size}">{inside}</svg>'
     )
 
