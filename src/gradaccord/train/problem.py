@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,16 +41,10 @@ class Problem:
         return tuple(name for name, p in self.prepared.items() if split in p.encoded)
 
 
-def load_problem(
-    config: Config, folder: Path | None = None, progress: Callable[[str], None] = lambda what: None
-) -> Problem:
+def load_problem(config: Config, folder: Path | None = None) -> Problem:
     """Read and tokenise all data and build the model. folder: of the data sets, if not configured."""
     folder = config.data_folder or folder
-    datasets: dict[str, Dataset] = {}
-    for name, task in config.tasks.items():
-        progress(f"reading {name}")
-        datasets[name] = load_dataset(name, task, folder)
-    progress(f"loading {config.model.name}")
+    datasets = {name: load_dataset(name, task, folder) for name, task in config.tasks.items()}
     trunk, tokens = load_trunk(config.model.name, **config.model.options)
     trained = tuple(name for name, task in config.tasks.items() if not task.evaluate_only)
     tasks = {name: make_task(name, config.tasks[name], datasets[name]) for name in trained}
@@ -59,10 +53,7 @@ def load_problem(
     }
     for name, source in sources.items():
         tasks[name] = task_by_head(name, datasets[name], source, tasks[source])
-    prepared = {}
-    for name, made in tasks.items():
-        progress(f"tokenising {name}")
-        prepared[name] = prepare(name, made, datasets[name], tokens)
+    prepared = {name: prepare(name, made, datasets[name], tokens) for name, made in tasks.items()}
     head_of = {}
     for name in config.tasks:
         reader = sources.get(name, name)

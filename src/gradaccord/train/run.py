@@ -67,7 +67,9 @@ def train(
                 write_json(folder / ABOUT, about(command))
         accelerator.wait_for_everyone()
         seed_everything(config.train.seed)
-        problem = load_problem(config, data, say if main else lambda sentence: None)
+        if main:
+            say(f"Reading {', '.join(config.tasks)}; loading {config.model.name}.")
+        problem = load_problem(config, data)
         if main:
             for sentence in describe(config, problem, accelerator):
                 say(sentence)
