@@ -1,0 +1,164 @@
+"""Fixtures of runs: a tiny real checkpoint, three small tasks in files, a command line to call."""
+
+import csv
+import os
+import random
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+from small_models import TEXTS, save_checkpoint
+
+from gradaccord.train.checkpoints import load as load_checkpoint
+from gradaccord.train.reading import check_config, write_config
+from gradaccord.train.start import start
+
+WORDS = sorted({word.strip(".,;?").lower() for text in TEXTS for word in text.split()})
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory):
+    return save_checkpoint(tmp_path_factory.mktemp("model") / "bert", "bert")
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory):
+    """Two classifications by a word that is there or not; a regression on the share of long ones."""
+    folder = tmp_path_factory.mktemp("data")
+    draw = random.Random(0)
+    for name, word in (("film", "film"), ("bank", "bank"), ("long", None)):
+        for split, count in (("train", 64), ("dev", 16)):
+            with (folder / f"{name}.{split}.csv").open("w", newline="") as file:
+                writer = csv.writer(file)
+                writer.writerow(["text", "label"])
+                for i in range(count):
+                    words = draw.choices(WORDS, k=6)
+                    if word is None:
+                        label = sum(len(w) > 4 for w in words) / 6
+                    else:
+                        words = [w for w in words if w != word]
+                        label = "yes" if i % 2 else "no"
+                        words += [word] if i % 2 else []
+                        draw.shuffle(words)
+                    writer.writerow([" ".join(words), label])
+    return folder
+
+
+@pytest.fixture(scope="session")
+def content(checkpoint, files):
+    """A configuration as plain dictionaries; `configured` makes variants of it."""
+
+    def task(name, **more):
+        return {
+            "files": {split: str(files / f"{name}.{split}.csv") for split in ("train", "dev")},
+            "columns": {"first": "text", "label": "label"},
+            "max_length": 16,
+            **more,
+        }
+
+    return {
+        "model": str(checkpoint),
+        "tasks": {
+            "film": task("film", kind="classification", labels=["no", "yes"]),
+            "bank": task("bank", kind="classification", labels=["no", "yes"]),
+            "long": task("long", kind="regression", pair=None),
+        },
+        "train": {
+            "steps": 12, "lr": 1e-3, "batch_size": 8, "evaluate_every": 6, "save_every": 4,
+            "threads": 1,
+        },
+        "probe": {"cosine_batches": 2, "errors": 3},
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def configured(content):
+    def made(train=None, **changes):
+        return check_config({**content, **changes, "train": {**content["train"], **(train or {})}})
+
+    return made
+
+
+@pytest.fixture
+def run(tmp_path):
+    def started(config, folder="run", **options):
+        return start(config, tmp_path / folder, **options)
+
+    return started
+
+
+@pytest.fixture
+def written(configured, tmp_path):
+    """A configuration in a file of its own."""
+
+    def made(name="run.yaml", **changes):
+        write_config(configured(**changes), tmp_path / name)
+        return tmp_path / name
+
+    return made
+
+
+@pytest.fixture
+def command():
+    """The command line in a process of its own: `command("train", file).wait()`."""
+    started = []
+
+    def made(*arguments, before=None, **options):
+        process = Command(
+            [sys.executable, "-m", "gradaccord", *map(str, arguments)],
+            env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "COLUMNS": "200"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=before,
+            **options,
+        )
+        started.append(process)
+        return process
+
+    yield made
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+class Command(subprocess.Popen):
+    """A process, and what it said when it ended."""
+
+    def done(self, code=0):
+        """Wait for the end; it must come with this exit code. Returns stdout and stderr."""
+        out, err = self.communicate(timeout=300)
+        assert self.returncode == code, out + err
+        assert "Traceback" not in out + err
+        return out, err
+
+
+def complaint(process, code=2):
+    """The one sentence that a command ended with."""
+    _, err = process.done(code)
+    assert err.startswith("gradaccord: "), err
+    assert err.count("\n") == 1, err
+    return err
+
+
+def until(condition, seconds=240):
+    """Wait for something that another process does."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it does not happen"
+        time.sleep(0.05)
+
+
+def weights(folder):
+    """The model in a run's newest checkpoint."""
+    (newest,) = sorted((folder / "checkpoints").glob("step-*"))[-1:]
+    return load_checkpoint(newest)["model"]
+
+
+def same(one, other):
+    """Whether two models are equal to the last bit."""
+    assert one.keys() == other.keys()
+    return all(torch.equal(one[name], other[name]) for name in one)
