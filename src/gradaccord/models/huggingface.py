@@ -52,6 +52,12 @@ class HuggingFaceTrunk(Trunk):
         """Pooling, and the attention that it computes with."""
         return {"pooling": self.pooling, "attention": self.config._attn_implementation}
 
+    def masked_lm_head(self) -> nn.Module:
+        """The checkpoint's own head; see `gradaccord.models.masked_lm_head`."""
+        from gradaccord.models.masked_lm_head import masked_lm_head
+
+        return masked_lm_head(self)
+
     def save(self, folder: Path) -> None:
         """Write config.json and model.safetensors; of an encoder-decoder, the encoder's part."""
         with quiet():

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
+from gradaccord.data.masking import Tokens as MaskTokens
 from gradaccord.models.conv4 import Conv4
 from gradaccord.models.tokens import Encoding, Truncation
 from gradaccord.models.trunk import Batch, States, Trunk
@@ -162,6 +163,10 @@ class NoTokens:
     def decode(self, ids: Sequence[int]) -> str:
         """Nothing."""
         return ""
+
+    def masking(self) -> MaskTokens:
+        """The same error."""
+        raise ValueError("The model reads images and the task gives text: choose another model.")
 
     def save(self, folder: Path) -> None:
         """There is nothing to write."""

@@ -8,6 +8,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from gradaccord.data.masking import Tokens as MaskTokens
+
 Truncation = Literal["longest_first", "only_first", "only_second"]
 
 
@@ -73,6 +75,10 @@ class Tokens(Protocol):
         """Text again, without special tokens."""
         ...
 
+    def masking(self) -> MaskTokens:
+        """What masking must know of the ids; an error if there is no mask token."""
+        ...
+
     def save(self, folder: Path) -> None:
         """Write it where `load_trunk` finds it."""
         ...
@@ -124,6 +130,10 @@ class HuggingFaceTokens:
                 "there with tokenizer.save_pretrained(folder)."
             ) from error
         return cls(tokenizer)
+
+    def masking(self) -> MaskTokens:
+        """Mask token and special ids."""
+        return MaskTokens.of(self.tokenizer)
 
     def save(self, folder: Path) -> None:
         """Write it as Hugging Face does."""

@@ -44,6 +44,10 @@ class Trunk(nn.Module):
         """What `load_trunk` must be told, besides the folder, to make this trunk again."""
         return {}
 
+    def masked_lm_head(self) -> nn.Module:
+        """From states [N, hidden] to logits [N, tokens]: the pretrained one, if there is one."""
+        raise ValueError(f"A {type(self).__name__} predicts no tokens: choose another model.")
+
     def save(self, folder: Path) -> None:
         """Write configuration and weights so that `load` (and Hugging Face's own) can read them."""
         raise NotImplementedError
