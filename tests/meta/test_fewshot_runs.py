@@ -278,6 +278,7 @@ def test_a_folder_in_use_is_not_overwritten_and_resume_keeps_settings(pictures, 
     changed = Settings.read(out / "settings.json").continued(inner_lr=0.3)
     with pytest.raises(ValueError, match=r"has inner_lr=0.1, not 0.3: go on with the same settings"):
         Run(changed, load(pictures), out / "seed-0")
+    assert "finished before" in call("train", "--resume", out).output
     longer = call("train", "--resume", out, "--iterations", 3)
     assert longer.exit_code == 0, longer.output
     assert "nowhere holds no run" in one_line(call("train", "--resume", "nowhere").output)

@@ -375,6 +375,9 @@ def _run_seed(
     with _user_mistakes():
         run = Run(settings, splits, folder / f"seed-{seed}", seed)
         label = settings.label if seeds == 1 else f"{settings.label} seed {seed}"
+        if run.finished and _tested(run.folder) == settings.test_tasks:
+            console.print(f"{label}: finished before", highlight=False)
+            return True
         with progress(console, label) as show:
             if not run.train(show, stop):
                 return False
@@ -384,6 +387,16 @@ def _run_seed(
     console.print(f"{head}{spent}", highlight=False)
     console.print(results(tested, run.best[0][1]), highlight=False, soft_wrap=True)
     return True
+
+
+def _tested(folder: Path) -> int | None:
+    """On how many tasks the run in a folder was tested; None if it was not."""
+    from gradaccord.meta.trained import read_results
+
+    try:
+        return int(read_results(folder)["single"]["tasks"])
+    except FileNotFoundError:
+        return None
 
 
 def _finish(console: Any, splits: Any, folder: Path) -> None:

@@ -46,12 +46,7 @@ def validation_figure(
         style = STYLES[place // len(COLOURS) % len(STYLES)]
         axes.fill_between(iterations, low, high, color=colour, alpha=0.15, lw=0)
         axes.plot(iterations, mean, style, color=colour, lw=1.8, label=label)
-    for name, value in (goals or {}).items():
-        axes.axhline(value, color="0.5", lw=0.8, ls=(0, (4, 3)))
-        axes.annotate(
-            f"{name} {value:g}", (1, value), (-4, 3), xycoords=("axes fraction", "data"),
-            textcoords="offset points", ha="right", fontsize=8, color="0.35",
-        )  # fmt: skip
+    _goals(axes, goals or {})
     band = "range over seeds" if several else "95 % interval over tasks"
     axes.set(xlabel=x_label, ylabel="validation accuracy, %", title=title)
     axes.set_xlim(left=0)
@@ -158,6 +153,21 @@ def write(figure: Figure, path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
     return path
+
+
+def _goals(axes: Axes, goals: Mapping[str, float]) -> None:
+    """Thin lines with their names: that of the highest above it, the others' below."""
+    for name, value in goals.items():
+        above = value == max(goals.values())
+        axes.axhline(value, color="0.5", lw=0.8, ls=(0, (4, 3)))
+        axes.annotate(
+            f"{name} {value:g}", (1, value), (-4, 3 if above else -3), ha="right",
+            va="bottom" if above else "top", xycoords=("axes fraction", "data"),
+            textcoords="offset points", fontsize=8, color="0.35",
+        )  # fmt: skip
+    if goals:
+        low, high = axes.get_ylim()
+        axes.set_ylim(low, max(high, max(goals.values()) + 0.05 * (high - low)))
 
 
 def _band(curves: Sequence[Curve]) -> tuple[list[int], list[float], list[float], list[float]]:
