@@ -19,7 +19,7 @@ from pathlib import Path
 
 from measure import markdown, publish, setting
 
-LANGUAGES = "ar bg de el en es fr hi ru sw th tr ur vi zh".split()
+LANGUAGES = ("ar", "bg", "de", "el", "en", "es", "fr", "hi", "ru", "sw", "th", "tr", "ur", "vi", "zh")
 
 
 def work(folder: str) -> dict[str, float]:

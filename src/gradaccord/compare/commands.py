@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from pathlib import Path
 from typing import Annotated
@@ -54,6 +55,7 @@ def compare(
         from gradaccord.compare.specs import Spec, with_controls
         from gradaccord.compare.summary import summarise
         from gradaccord.train.reading import read_config
+        from gradaccord.train.run_folder import ABOUT, about, write_json
 
         base = read_config(file, overrides or [])
         specs = [Spec.parse(text) for text in split_methods(methods)]
@@ -64,6 +66,7 @@ def compare(
         gradients, memory = budget_of(base, data)
         side_by_side = fitting_jobs(jobs, memory)
         runs = plan(base, wanted, seeds, gradients, folder)
+        write_json(folder / ABOUT, about(["gradaccord", *sys.argv[1:]]))
         console.print(
             f"{len(wanted)} methods x {seeds} seeds, {gradients:,} batch gradients each, "
             f"{side_by_side} side by side: {', '.join(map(str, wanted))}.",

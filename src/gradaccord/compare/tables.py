@@ -89,7 +89,7 @@ def findings(summary: Summary) -> list[str]:
     worse = [r for r in others if _clear(r.to_baseline, -1)]
     found = []
     if better:
-        shown = ", ".join(f"{r.name} ({r.to_baseline})" for r in better)
+        shown = "; ".join(f"{r.name}, {_told(r.to_baseline)}" for r in better)
         found.append(f"Clearly better than {baseline.name} and than its control: {shown}.")
     else:
         found.append(
@@ -97,7 +97,7 @@ def findings(summary: Summary) -> list[str]:
             f"({len(baseline.seeds)} seeds, p < 0.05)."
         )
     if worse:
-        shown = ", ".join(f"{r.name} ({r.to_baseline})" for r in worse)
+        shown = "; ".join(f"{r.name}, {_told(r.to_baseline)}" for r in worse)
         found.append(f"Clearly worse than {baseline.name}: {shown}.")
     return found
 
@@ -160,6 +160,10 @@ def _clear(difference: Difference | None, sign: int) -> bool:
     if difference is None:
         return True
     return difference.clear and difference.mean.value * sign > 0
+
+
+def _told(difference: Difference) -> str:
+    return f"{difference.mean.value:+.2f}, p {difference.p:.2g}"
 
 
 def _mean(mean: Mean) -> dict[str, Any]:

@@ -19,7 +19,10 @@ _HOMES = {
     "DotProd": "gradaccord.meta.dotprod",
     "GradientSharing": "gradaccord.meta.sharing",
     "Episodes": "gradaccord.meta.episodes",
+    "FixedTasks": "gradaccord.meta.episodes",
+    "Sinusoids": "gradaccord.meta.sinusoid",
     "evaluate": "gradaccord.meta.evaluation",
+    "evaluate_ensemble": "gradaccord.meta.evaluation",
 }
 
 __all__ = [*_HOMES]  # noqa: PLE0604
@@ -27,7 +30,9 @@ __all__ = [*_HOMES]  # noqa: PLE0604
 if TYPE_CHECKING:
     from gradaccord.meta.dotprod import DotProd as DotProd
     from gradaccord.meta.episodes import Episodes as Episodes
+    from gradaccord.meta.episodes import FixedTasks as FixedTasks
     from gradaccord.meta.evaluation import evaluate as evaluate
+    from gradaccord.meta.evaluation import evaluate_ensemble as evaluate_ensemble
     from gradaccord.meta.learner import MetaLearner as MetaLearner
     from gradaccord.meta.maml import FOMAML as FOMAML
     from gradaccord.meta.maml import MAML as MAML
@@ -36,6 +41,7 @@ if TYPE_CHECKING:
     from gradaccord.meta.report import MetaReport as MetaReport
     from gradaccord.meta.reptile import Reptile as Reptile
     from gradaccord.meta.sharing import GradientSharing as GradientSharing
+    from gradaccord.meta.sinusoid import Sinusoids as Sinusoids
     from gradaccord.meta.task_batch import Task as Task
     from gradaccord.meta.task_batch import TaskBatch as TaskBatch
 

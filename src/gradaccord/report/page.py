@@ -17,6 +17,7 @@ from gradaccord.report import figures, tables
 from gradaccord.report.figures import Figure
 from gradaccord.report.reading import Material, RunRead, read_material
 from gradaccord.report.tables import Cell, Table
+from gradaccord.train.run_folder import ABOUT, read_json
 
 PAGE, STYLE, SCRIPT = "page.html.j2", "style.css", "script.js"
 
@@ -193,6 +194,11 @@ def _again(material: Material) -> list[Table]:
     """Commands, and what they ran with."""
     commands = []
     versions: dict[str, dict[str, None]] = {}
+    path = material.folder / ABOUT
+    if material.comparison is not None and path.exists():
+        whole = read_json(path)
+        started = tables.named(str(whole["started"]).replace("T", " "))
+        commands.append([tables.named("all"), Cell("–"), Cell(shlex.join(whole["command"])), started])
     for name, runs in material.methods.items():
         for run in runs:
             about = run.about
