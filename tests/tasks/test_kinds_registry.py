@@ -7,9 +7,9 @@ import subprocess
 import sys
 
 import pytest
-from kinds_support import CASES
+from kinds_support import CASES, SHARED, tokens
 
-from gradaccord import tasks
+from gradaccord import data, tasks
 from gradaccord.data.dataset import Dataset
 from gradaccord.tasks import KINDS, Classification, MultipleChoice, Regression, build, options, task_for
 
@@ -23,7 +23,7 @@ def test_the_registry_lists_every_kind_without_importing_any() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.parametrize("kind", ["classification", *CASES])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_kind_names_its_class(kind: str) -> None:
     assert KINDS[kind].kind == kind
     assert getattr(tasks, KINDS[kind].__name__) is KINDS[kind]
@@ -77,3 +77,20 @@ def test_a_data_set_brings_its_labels_language_and_options() -> None:
     assert task_for(copa) == MultipleChoice(language="it")
     with pytest.raises(ValueError, match="`odd` is of the kind 'clozes': did you mean 'cloze'"):
         task_for(Dataset("odd", "clozes", {}))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("sts", "regression"), ("copa", "multiple_choice"), ("multirc", "multi_answer"),
+     ("wic", "word_in_context"), ("wsc", "coreference")],
+)  # fmt: skip
+def test_a_set_as_it_is_read_becomes_rows(name: str, kind: str) -> None:
+    if not SHARED.exists():
+        pytest.skip("the shared data is not here")
+    dataset = data.load(name, folder=SHARED)
+    task = task_for(dataset)
+    assert task.kind == kind
+    examples = dataset.split("dev")[:50]
+    encoded = task.encode(examples, tokens())
+    assert len(encoded) == 50
+    assert task.score(examples, [task.gold(e) for e in examples])[task.metric] == pytest.approx(100)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 # The public names and where they live, imported when first used.
 _HOMES = {
@@ -33,6 +33,31 @@ _HOMES = {
 }
 
 __all__ = list(_HOMES)
+
+if TYPE_CHECKING:
+    from gradaccord.tasks.classification import Classification as Classification
+    from gradaccord.tasks.cloze import EntityCloze as EntityCloze
+    from gradaccord.tasks.coreference import PronounResolution as PronounResolution
+    from gradaccord.tasks.errors import analyse as analyse
+    from gradaccord.tasks.evaluation import Evaluation as Evaluation
+    from gradaccord.tasks.evaluation import evaluate as evaluate
+    from gradaccord.tasks.evaluation import predict as predict
+    from gradaccord.tasks.image import ImageClassification as ImageClassification
+    from gradaccord.tasks.kinds import KINDS as KINDS
+    from gradaccord.tasks.kinds import build as build
+    from gradaccord.tasks.kinds import options as options
+    from gradaccord.tasks.kinds import task_for as task_for
+    from gradaccord.tasks.masked_lm import MaskedLM as MaskedLM
+    from gradaccord.tasks.multi_answer import MultiAnswer as MultiAnswer
+    from gradaccord.tasks.multiple_choice import MultipleChoice as MultipleChoice
+    from gradaccord.tasks.pseudo import pseudo_tasks as pseudo_tasks
+    from gradaccord.tasks.question_answering import QuestionAnswering as QuestionAnswering
+    from gradaccord.tasks.regression import Regression as Regression
+    from gradaccord.tasks.summarization import Summarization as Summarization
+    from gradaccord.tasks.tagging import Tagging as Tagging
+    from gradaccord.tasks.task import Task as Task
+    from gradaccord.tasks.transfer import evaluate_transfer as evaluate_transfer
+    from gradaccord.tasks.word_in_context import WordInContext as WordInContext
 
 
 def __getattr__(name: str) -> Any:
