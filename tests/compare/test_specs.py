@@ -79,9 +79,19 @@ def test_controls_are_added_once_and_before_their_methods():
     specs = [Spec.parse(t) for t in ("pcgrad", "dotprod", "gradvac", "sequential_reptile")]
     names = [str(spec) for spec in with_controls(specs, Spec.parse("sum"))]
     assert names == [
-        "sum", "pcgrad", "paired_sum", "dotprod", "gradvac", "sequential_reptile:outer_lr=1",
-        "sequential_reptile",
+        "sum", "pcgrad", "paired_sum", "paired_sum@1.1", "dotprod", "gradvac",
+        "sequential_reptile:outer_lr=1", "sequential_reptile",
     ]  # fmt: skip
+
+
+def test_dotprod_must_also_beat_a_longer_step():
+    """Pitfall 36: the pair control at 1.1 x the learning rate explained a gain of DotProd."""
+    plain, longer = Spec.parse("dotprod:every=4").controls()
+    assert (str(plain), str(longer)) == ("paired_sum:every=4", "paired_sum:every=4@1.1")
+    assert Spec.parse(str(longer)) == longer
+    assert longer.config(BASE, 0, 1).train.lr == pytest.approx(1.1 * BASE.train.lr)
+    with pytest.raises(ValueError, match="give a number > 0"):
+        Spec.parse("sum@fast")
 
 
 def test_every_run_has_the_same_budget():

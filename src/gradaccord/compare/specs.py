@@ -1,4 +1,4 @@
-"""What is compared: `dotprod:weight=0.2`, `sum+smart`, and the control that each needs beside it."""
+"""What is compared: `dotprod:weight=0.2`, `sum+smart`, and the controls that each needs beside it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from gradaccord.train.config import Config, Method, Optimizer
 from gradaccord.train.methods import SINGLE_TASK, find_method
 from gradaccord.train.regularizing import REGULARIZERS
 
+HIGHER = 1.1  # learning rate of DotProd's second control
+
 
 @dataclass(frozen=True)
 class Spec:
@@ -19,12 +21,17 @@ class Spec:
     method: str
     options: tuple[tuple[str, Any], ...] = ()
     added: tuple[str, ...] = ()  # regularisers, or recadam
+    rate: float = 1.0  # by which the learning rates are multiplied
     is_control: bool = field(default=False, compare=False)
 
     @classmethod
     def parse(cls, text: str) -> Spec:
-        """From `name`, `name:option=value,option=value`, and `+smart`, `+swep` or `+recadam` after."""
-        first, *added = text.strip().split("+")
+        """From `name`, `name:option=value,option=value`, `+smart`, `+swep` or `+recadam`, `@1.1`.
+
+        The number behind the @ multiplies the learning rates.
+        """
+        whole, at, factor = text.strip().partition("@")
+        first, *added = whole.split("+")
         name, _, given = first.partition(":")
         options = []
         for part in filter(None, given.split(",")):
@@ -42,16 +49,38 @@ class Spec:
                 )
         if name != SINGLE_TASK:
             find_method(name).check(dict(options))
-        return cls(name, tuple(options), tuple(added))
+        try:
+            rate = float(factor) if at else 1.0
+        except ValueError:
+            rate = 0.0
+        if not rate > 0:
+            raise ValueError(
+                f"The method {text!r} multiplies the learning rate by {factor!r}: give a number > 0."
+            )
+        return cls(name, tuple(options), tuple(added), rate)
 
     def __str__(self) -> str:
         options = ",".join(f"{key}={value}" for key, value in self.options)
-        return "+".join([f"{self.method}:{options}" if options else self.method, *self.added])
+        named = "+".join([f"{self.method}:{options}" if options else self.method, *self.added])
+        return named if self.rate == 1 else f"{named}@{self.rate:g}"
 
     @property
     def folder(self) -> str:
         """The name as a folder's."""
-        return re.sub(r"[^\w.=+-]", "_", str(self))
+        return re.sub(r"[^\w.=+@-]", "_", str(self))
+
+    def controls(self) -> tuple[Spec, ...]:
+        """All that a method must beat to be called better.
+
+        To `control` comes, for DotProd, the same at a slightly higher learning rate: its term also
+        lengthens the step, and a longer step alone may be what helps.
+        """
+        first = self.control()
+        if first is None:
+            return ()
+        if self.method == "dotprod" and not self.added:
+            return first, replace(first, rate=HIGHER * self.rate)
+        return (first,)
 
     def control(self) -> Spec | None:
         """The run that differs by the idea alone: same steps, same feed, same additions."""
@@ -64,18 +93,21 @@ class Spec:
             if options.get("outer_lr") == 1:
                 return None
             options["outer_lr"] = 1
-            return Spec(self.method, tuple(options.items()), is_control=True)
+            return Spec(self.method, tuple(options.items()), rate=self.rate, is_control=True)
         control = find_method(self.method).control
         if control is None:
             return None
         known = find_method(control).known_options()
         kept = tuple((k, v) for k, v in self.options if k in known) if control != "sum" else ()
-        return Spec(control, kept, is_control=True)
+        return Spec(control, kept, rate=self.rate, is_control=True)
 
     def config(self, base: Config, seed: int, gradients: int) -> Config:
         """The configuration of one run, with the budget that all runs have."""
+        rates = {"lr": base.train.lr * self.rate}
+        if base.train.head_lr is not None:
+            rates["head_lr"] = base.train.head_lr * self.rate
         train = base.train.model_copy(
-            update={"seed": seed, "gradients": gradients, "epochs": None, "steps": None}
+            update={"seed": seed, "gradients": gradients, "epochs": None, "steps": None, **rates}
         )
         regularize = list(base.regularize)
         for one in self.added:
@@ -88,12 +120,11 @@ class Spec:
 
 
 def with_controls(specs: Iterable[Spec], baseline: Spec) -> list[Spec]:
-    """The baseline, the methods, and each one's control right before it, nothing twice."""
+    """The baseline, the methods, and each one's controls right before it, nothing twice."""
     found: list[Spec] = [baseline]
     for spec in specs:
-        control = spec.control()
-        for one in (control, spec):
-            if one is not None and one not in found:
+        for one in (*spec.controls(), spec):
+            if one not in found:
                 found.append(one)
     return found
 
