@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gradaccord.report import figures, tables
+from gradaccord.report.extras import read_extras
 from gradaccord.report.figures import Figure
 from gradaccord.report.reading import Material, RunRead, read_material
 from gradaccord.report.tables import Cell, Table
@@ -93,6 +94,8 @@ def _sections(material: Material) -> Iterator[Section]:
         figures=figures.memory(material),
     )
     yield Section("Cost", figures=figures.costs(material), tables=[tables.costs(material)])
+    for extra in read_extras(material.folder).sections:
+        yield Section(extra.title, extra.sentences, extra.tables, extra.figures)
     yield Section(
         "Errors",
         figures=[f for name in shown for f in figures.mistakes(name, material.methods[name])],
@@ -125,6 +128,7 @@ def _findings(material: Material) -> list[str]:
         collapsed = [e["method"] for e in material.comparison["methods"] if e["collapsed"]]
         missing = sum(len(e["missing"]) for e in material.comparison["methods"])
         found = [str(sentence) for sentence in material.comparison["findings"]]
+        found = read_extras(material.folder).findings or found
         if collapsed:
             found.append(
                 f"Did not learn on some seed, so that its cosines mean nothing: {', '.join(collapsed)}."
