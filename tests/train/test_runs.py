@@ -3,7 +3,6 @@
 import csv
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +11,7 @@ import time
 import pytest
 import torch
 from small_models import TEXTS, save_checkpoint
-from train_toy import same, weights
+from train_toy import same, weights, without_dropout
 from transformers import AutoModel
 
 from gradaccord.tasks.saved import load
@@ -180,14 +179,6 @@ def test_unseen_tasks_are_judged_by_a_trained_head(content, configured, run):
     assert "unseen" in results["dev"]
 
 
-def without_dropout(checkpoint, folder):
-    shutil.copytree(checkpoint, folder)
-    config = json.loads((folder / "config.json").read_text())
-    config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    (folder / "config.json").write_text(json.dumps(config))
-    return folder
-
-
 def test_budgets_are_what_they_say(configured, run):
     by_gradients = {"steps": None, "gradients": 30}
     assert run(configured(train=by_gradients), "sum")["cost"]["steps"] == 10  # three tasks a step
@@ -215,6 +206,17 @@ def test_dropout_is_on_from_the_first_step(configured, run, tmp_path):
         run(configured(train={"steps": 2, "seed": 0, "micro_batches": 1 + seed}), f"run{seed}")
         first.append(read_log(tmp_path / f"run{seed}" / "log.jsonl")[0]["loss"])
     assert first[0] != pytest.approx(first[1], rel=1e-3)
+
+
+def test_clusters_of_a_task_are_trained_on_as_tasks(content, configured, run, tmp_path):
+    tasks = {"film": {**content["tasks"]["film"], "clusters": 2, "batch_size": 4}}
+    said = []
+    results = run(configured(tasks=tasks, method="pcgrad", train={"steps": 4}), say=said.append)
+    assert results["trained"] == ["film"]
+    assert "accuracy" in results["dev"]["film"]
+    records = [r for r in read_log(tmp_path / "run" / "log.jsonl") if r["event"] == "step"]
+    assert all(set(record["loss"]) == {"film.1", "film.2"} for record in records)
+    assert any(sentence.startswith("Clusters: film.1") for sentence in said)
 
 
 # Faults

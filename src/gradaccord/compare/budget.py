@@ -21,7 +21,7 @@ def budget_of(config: Config, data: Path | None = None) -> tuple[int, float]:
     train = config.train
     sizes = {name: len(problem.prepared[name].encoded["train"]) for name in problem.trained}
     batches = {
-        name: max(size // min(config.tasks[name].batch_size or train.batch_size, size), 1)
+        name: max(size // min(problem.batch_sizes.get(name, train.batch_size), size), 1)
         for name, size in sizes.items()
     }
     if train.gradients is not None:

@@ -69,6 +69,10 @@ class Task(_Section):
     evaluate_only: bool = Field(False, description="Never trained on: zero-shot transfer.")
     source: str | None = Field(None, description="The trained task whose head an unseen one uses.")
     batch_size: Positive | None = Field(None, description="Instead of train.batch_size.")
+    clusters: Annotated[int, Field(ge=2)] | None = Field(
+        None,
+        description="Train on so many clusters of its examples, found by the encoder, as tasks.",
+    )
 
     @model_validator(mode="before")
     @classmethod

@@ -140,7 +140,7 @@ class Fit:
 
     def batch_size(self, task: str) -> int:
         """Rows of a task's batch, over all processes."""
-        return self.config.tasks[task].batch_size or self.config.train.batch_size
+        return self.problem.batch_sizes.get(task, self.config.train.batch_size)
 
     # The loop
 
@@ -321,7 +321,7 @@ class Fit:
         with self.at_outer_weights():
             scores = self.scores("dev")
             probed = self.probes.measure(self.model, self.accelerator)
-            average = _average(scores, self.problem, self.problem.trained)
+            average = _average(scores, self.problem, self.problem.judged)
             better = average > self.best or not self.evaluations
             if better:
                 self.best, self.best_step, self.without_better = average, self.step, 0

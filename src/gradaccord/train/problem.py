@@ -17,6 +17,7 @@ from gradaccord.models.multitask import MultiTaskModel
 from gradaccord.models.tokens import Tokens
 from gradaccord.tasks.kinds import task_for
 from gradaccord.tasks.prepared import Prepared, prepare
+from gradaccord.tasks.pseudo import PseudoTasks, pseudo_tasks
 from gradaccord.tasks.task import Task
 from gradaccord.tasks.transfer import task_by_head
 from gradaccord.train import config as settings
@@ -33,8 +34,11 @@ class Problem:
     model: MultiTaskModel
     tokens: Tokens
     prepared: Mapping[str, Prepared]
-    trained: tuple[str, ...]
+    trained: tuple[str, ...]  # what steps are drawn from: tasks, or the clusters of one
+    judged: tuple[str, ...]  # whose scores make the average
     overlaps: Sequence[Overlap] = field(default_factory=tuple)
+    clustered: Sequence[PseudoTasks] = field(default_factory=tuple)
+    batch_sizes: Mapping[str, int] = field(default_factory=dict)  # of tasks that have their own
 
     def evaluated(self, split: str) -> tuple[str, ...]:
         """The tasks that have this split."""
@@ -62,11 +66,31 @@ def load_problem(config: Config, folder: Path | None = None) -> Problem:
     for name in trained:
         if head_of[name] not in heads:
             heads[head_of[name]] = tasks[name].new_head(trunk)
+    drawn: dict[str, int | None] = {}  # what steps are drawn from, and the size of its batches
+    clustered = []
+    for name in trained:
+        own = config.tasks[name]
+        if own.clusters is None:
+            drawn[name] = own.batch_size
+            continue
+        whole = dataclasses.replace(datasets[name], name=name)
+        # Fewer dimensions where there are too few examples for a covariance in fifty.
+        most = max(len(whole.splits["train"]) // own.clusters - 1, 1)
+        clustered.append(
+            pseudo_tasks(whole, trunk, tokens, clusters=own.clusters, dimensions=min(50, most))
+        )
+        for part, dataset in clustered[-1].datasets.items():
+            prepared[part] = prepare(part, tasks[name], dataset, tokens)
+            head_of[part] = head_of[name]
+            drawn[part] = own.batch_size
     return Problem(
         model=MultiTaskModel(trunk, heads, head_of),
         tokens=tokens,
         prepared=prepared,
-        trained=trained,
+        trained=tuple(drawn),
+        judged=trained,
+        clustered=tuple(clustered),
+        batch_sizes={name: size for name, size in drawn.items() if size is not None},
         overlaps=tuple(
             overlaps(
                 ((f"{name} train", datasets[name].splits["train"]) for name in trained),
