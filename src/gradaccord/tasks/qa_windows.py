@@ -20,6 +20,7 @@ _BLOCK = (
     1000  # examples tokenised at once: the tokenizer's own objects take 100 times a window's memory
 )
 _SPECIAL = 4  # tokens that a model puts around a pair, at most
+_FIRST_MARK = 0x300  # no combining mark is below
 
 NULL = 0  # the token that stands for "no answer here": the first, [CLS]
 
@@ -200,10 +201,15 @@ def _take_marks(context: str, starts: NDArray[np.int32], ends: NDArray[np.int32]
 
     A tokenizer that strips accents leaves vowel signs of Telugu or Bengali outside every token.
     """
-    nexts = np.append(starts[1:], min(len(context), int(ends[-1]) + 8))
-    for place in np.flatnonzero(ends < nexts):
+    if context.isascii():
+        return
+    code = np.frombuffer(context.encode("utf-32-le"), np.uint32)
+    nexts = np.append(starts[1:], len(context))
+    gap = ends < nexts
+    gap[gap] = code[ends[gap]] >= _FIRST_MARK
+    for place in np.flatnonzero(gap):
         end, limit = int(ends[place]), int(nexts[place])
-        while end < limit and ord(context[end]) > 0x2FF and _is_mark(context[end]):
+        while end < limit and _is_mark(context[end]):
             end += 1
         ends[place] = end
 

@@ -1,0 +1,260 @@
+"""Answers found again from their tokens, in every language; windows that overlap; the best spans."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+import pytest
+import torch
+from kinds_support import tokens as minilm_tokens
+from qa_support import SHARED, asked, opened, questions
+
+from gradaccord.data.encoded import IGNORED, Encoded
+from gradaccord.data.examples import Question
+from gradaccord.models.tokens import HuggingFaceTokens
+from gradaccord.tasks.qa_spans import best_spans, ranked
+from gradaccord.tasks.qa_windows import recovered
+from gradaccord.tasks.question_answering import QuestionAnswering
+
+
+@lru_cache(maxsize=1)
+def multilingual() -> HuggingFaceTokens:
+    """A byte-level BPE of 8,000 pieces, learned from parallel news in 22 languages."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    if not (SHARED / "ntrex").exists():
+        pytest.skip("the shared parallel news are not here")
+    texts = [
+        line
+        for path in sorted((SHARED / "ntrex").glob("*.gz"))
+        for line in opened(f"ntrex/{path.name}").split("\n")[:300]
+    ]
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    special = ["<s>", "<pad>", "</s>", "<unk>"]
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=8000, special_tokens=special, initial_alphabet=alphabet, show_progress=False
+    )
+    made.train_from_iterator(texts, trainer)
+    made.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>",
+        pair="<s> $A </s> </s> $B </s>",
+        special_tokens=[("<s>", 0), ("</s>", 2)],
+    )
+    wrapped = PreTrainedTokenizerFast(
+        tokenizer_object=made, bos_token="<s>", eos_token="</s>", pad_token="<pad>",
+        unk_token="<unk>", cls_token="<s>", sep_token="</s>", model_max_length=512,
+    )  # fmt: skip
+    return HuggingFaceTokens(wrapped)
+
+
+FILES = {
+    "squad1": ("squad/squad_v1.1_dev_half_a.json.gz", "en"),
+    "squad2": ("squad/squad_v2.0_dev_cs224n.json.gz", "en"),
+    "tydiqa.en": ("tydiqa_goldp/tydiqa.goldp.en.train.json.gz", "en"),
+    "tydiqa.ko": ("tydiqa_goldp/tydiqa.goldp.ko.train.json.gz", "ko"),
+    "tydiqa.sw": ("tydiqa_goldp/tydiqa.goldp.sw.train.json.gz", "sw"),
+    "xquad.ar": ("xquad/xquad.ar.json.gz", "ar"),
+    "xquad.hi": ("xquad/xquad.hi.json.gz", "hi"),
+    "xquad.th": ("xquad/xquad.th.json.gz", "th"),
+    "xquad.zh": ("xquad/xquad.zh.json.gz", "zh"),
+}
+
+
+def sample(name: str) -> list[Question]:
+    """Some 500 labelled questions from all over the file; benchmarks/qa_recovery.py takes them all."""
+    examples = [example for example in questions(*FILES[name]) if example.answers]
+    return examples[:: max(len(examples) // 500, 1)]
+
+
+@pytest.mark.parametrize("tokenizer", ["minilm", "multilingual"])
+@pytest.mark.parametrize("name", FILES)
+def test_99_percent_of_the_answers_are_found_again_from_their_tokens(name: str, tokenizer: str) -> None:
+    examples = sample(name)
+    tokens = minilm_tokens() if tokenizer == "minilm" else multilingual()
+    encoded = QuestionAnswering(split="fine").encode(examples, tokens)
+    same = [
+        text == example.answers[0].strip()
+        for example, text in zip(examples, recovered(examples, encoded), strict=True)
+    ]
+    assert sum(same) >= 0.99 * len(same)
+    # Every one that is not is counted.
+    assert len(same) - sum(same) == (
+        encoded.notes["answers not recovered"] + encoded.notes["answers in no window"]
+    )
+
+
+@pytest.mark.parametrize("name", ["squad1", "squad2", "tydiqa.ko", "xquad.th"])
+def test_unknown_words_are_cut_into_characters_without_being_asked(name: str) -> None:
+    examples = sample(name)
+    encoded = QuestionAnswering().encode(examples, minilm_tokens())
+    assert encoded.notes["answers not recovered"] <= 0.01 * len(examples)
+
+
+@pytest.mark.parametrize(
+    ("context", "answer"),
+    [
+        ("Die Stadt heißt KÖLN, am Rhein.", "KÖLN"),
+        ("కృష్ణా నది తెలుగు నేల మీద ఉంది", "తెలుగు"),  # the last vowel sign is outside every token
+        ("수도는 레이캬비크이다.", "레이캬비크"),  # an unknown word that goes on behind the answer
+        ("กรุงเทพมหานครเป็นเมืองหลวง", "เมืองหลวง"),
+        ("e\u0301te\u0301 is summer", "e\u0301te\u0301"),
+        ("😀 smiles 😀😀", "smiles"),
+    ],
+)
+def test_text_that_the_tokenizer_changes(context: str, answer: str) -> None:
+    examples = [asked("what?", context, answer)]
+    encoded = QuestionAnswering().encode(examples, minilm_tokens())
+    assert list(recovered(examples, encoded)) == [answer]
+
+
+def numbered(count: int, answer: str) -> Question:
+    return asked("which word ?", " ".join(f"word{i} ," for i in range(count)) + " end", answer)
+
+
+def test_windows_cover_the_context_and_overlap_by_the_stride() -> None:
+    task = QuestionAnswering(max_length=48, stride=12)
+    example = numbered(200, "word199")
+    encoded = task.encode([example], minilm_tokens())
+    assert len(encoded) > 5
+    assert encoded.notes["questions in several windows"] == 1
+    context = encoded.columns["context"]
+    starts, ends = encoded.aside["from"], encoded.aside["to"]
+    assert int(starts[0][0]) == 0
+    assert int(ends[len(encoded) - 1][-1]) == len(example.context)
+    for row in range(len(encoded) - 1):
+        assert starts[row][-12:].tolist() == starts[row + 1][:12].tolist()
+        assert int(context[row, 1] - context[row, 0]) == len(starts[row])
+    # The answer is in the last window; the others point to the first token.
+    assert encoded.columns["start"][:-1].eq(0).all()
+    assert encoded.columns["end"][:-1].eq(0).all()
+    assert encoded.columns["start"][-1] > 0
+    assert list(recovered([example], encoded)) == ["word199"]
+
+
+def rows_that_say(encoded: Encoded, spans: dict[int, tuple[int, int, float]]) -> torch.Tensor:
+    """Logits that give a span of a row a score, and all else nothing."""
+    width = int(encoded.lengths.max())
+    logits = torch.zeros(len(encoded), width, 2)
+    for row, (start, end, score) in spans.items():
+        logits[row, start, 0] = logits[row, end, 1] = score / 2
+    return logits
+
+
+def test_an_answer_in_the_last_window_is_found() -> None:
+    task = QuestionAnswering(max_length=48, stride=12)
+    example = numbered(200, "word199")
+    encoded = task.encode([example], minilm_tokens())
+    last = len(encoded) - 1
+    gold = int(encoded.columns["start"][last]), int(encoded.columns["end"][last])
+    logits = rows_that_say(encoded, {0: (10, 11, 4.0), last: (*gold, 6.0)})
+    rows = best_spans(logits, encoded.columns["context"], 30, 20)
+    assert task.decode([example], encoded, rows) == ["word199"]
+    answers = task.answers([example], encoded, rows)[0]
+    assert len(answers) == 20 == len({a.text for a in answers})
+    assert [a.score for a in answers] == sorted((a.score for a in answers), reverse=True)
+    assert all(example.context[a.start : a.end].strip() == a.text for a in answers)
+
+
+def test_best_spans_equal_brute_force() -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(5, 23, 2, generator=generator, dtype=torch.float64)
+    context = torch.tensor([[3, 22], [8, 23], [5, 9], [4, 5], [23, 23]])
+    for row, spans in enumerate(best_spans(logits, context, 6, 7)):
+        first, after = context[row].tolist()
+        every = sorted(
+            (
+                (float(logits[row, i, 0] + logits[row, j, 1]), i, j)
+                for i in range(first, after)
+                for j in range(i, min(i + 6, after))
+            ),
+            reverse=True,
+        )[:7]
+        count = len(every)
+        assert spans.starts[:count].tolist() == [i for _, i, _ in every]
+        assert spans.ends[:count].tolist() == [j for _, _, j in every]
+        torch.testing.assert_close(
+            spans.scores[:count].double(), torch.tensor([s for s, _, _ in every], dtype=torch.float64),
+            atol=1e-5, rtol=0,
+        )  # fmt: skip
+        assert spans.scores[count:].eq(-torch.inf).all()
+
+
+def test_null_odds_and_threshold() -> None:
+    examples = [asked("where ?", "It is in Paris , France", "Paris"), Question("who ?", "Nobody knows")]
+    task = QuestionAnswering(unanswerable=True, null_threshold=0.5)
+    encoded = task.encode(examples, minilm_tokens())
+    assert encoded.columns["start"].tolist()[1] == 0
+    gold = int(encoded.columns["start"][0]), int(encoded.columns["end"][0])
+    for null, answer in ((6.5, "Paris"), (6.6, "")):
+        logits = rows_that_say(encoded, {0: (*gold, 6.0)})
+        logits[0, 0] = null / 2
+        rows = best_spans(logits, encoded.columns["context"], 30, 20)
+        predicted = task.decode(examples, encoded, rows)[0]
+        assert predicted["best_answer"] == "Paris"
+        assert predicted["null_odds"] == pytest.approx(null - 6)
+        assert predicted["answer"] == answer
+
+
+def test_the_lowest_null_score_of_the_windows_counts() -> None:
+    example = numbered(200, "word199")
+    task = QuestionAnswering(max_length=48, stride=12, unanswerable=True)
+    encoded = task.encode([example], minilm_tokens())
+    logits = torch.zeros(len(encoded), 48, 2)
+    logits[:, 0] = 4.0
+    logits[2, 0] = -1.0
+    rows = best_spans(logits, encoded.columns["context"], 30, 5)
+    assert ranked([example], encoded, rows, 1)[1] == [-2.0]
+
+
+def test_answers_that_cannot_be_learned_are_counted() -> None:
+    long = " ".join(f"w{i}" for i in range(60))
+    examples = [
+        Question("a ?", "golden age", ("gold",), (0,)),
+        Question("b ?", long, (long,), (0,)),
+        Question("c ?", "nothing here", ("absent",), ()),
+        Question("d ?", "It is Here .", ("here",), ()),  # no place given: found whatever its case
+        Question("e ?", "not labelled", (), ()),
+    ]
+    notes = QuestionAnswering(max_length=48, stride=8).encode(examples, minilm_tokens()).notes
+    assert notes["answers not recovered"] == 2  # "golden", and "Here" for "here"
+    assert notes["answers in no window"] == 1
+    assert notes["answers not in the context"] == 1
+    assert notes["not labelled"] == 1
+    encoded = QuestionAnswering(max_answer_length=3).encode(examples, minilm_tokens())
+    assert encoded.notes["answers longer than max_answer_length"] == 1
+    assert encoded.columns["start"].tolist()[-1] == IGNORED
+
+
+def test_long_questions_are_cut_and_counted() -> None:
+    example = asked("why " * 400 + "?", numbered(100, "word50").context, "word50")
+    encoded = QuestionAnswering(max_length=64, stride=16).encode([example], minilm_tokens())
+    assert encoded.notes["questions cut"] == 1
+    assert int(encoded.lengths.max()) <= 64
+    assert list(recovered([example], encoded)) == ["word50"]
+
+
+def test_a_stride_with_no_room_is_an_error() -> None:
+    with pytest.raises(ValueError, match="`stride` is 128, and sequences of 100 tokens leave 63"):
+        QuestionAnswering(max_length=100).encode([numbered(3, "word1")], minilm_tokens())
+
+
+def test_an_empty_context_has_no_answer() -> None:
+    examples = [Question("who ?", "", (), ()), asked("who ?", "Ada", "Ada")]
+    task = QuestionAnswering(unanswerable=True)
+    encoded = task.encode(examples, minilm_tokens())
+    rows = best_spans(torch.zeros(2, 8, 2), encoded.columns["context"], 30, 20)
+    assert [p["answer"] for p in task.decode(examples, encoded, rows)] == ["", "Ada"]
+
+
+def test_saved_windows_decode_alike(tmp_path: Path) -> None:
+    example = numbered(100, "word77")
+    task = QuestionAnswering(max_length=48, stride=12)
+    encoded = task.encode([example], minilm_tokens())
+    encoded.save(tmp_path / "windows")
+    loaded = Encoded.load(tmp_path / "windows")
+    assert list(recovered([example], loaded)) == ["word77"]
+    assert loaded.notes == encoded.notes
