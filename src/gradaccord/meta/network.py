@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import math
+import warnings
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol, TypeAlias
 
@@ -10,6 +12,8 @@ import torch
 from torch import nn
 from torch.func import functional_call
 from torch.nn.modules.batchnorm import _NormBase
+
+from gradaccord.meta.fast import fast_network
 
 Params: TypeAlias = Mapping[str, torch.Tensor]
 TOLERANCE = 1e-8  # in float64, relative, of outputs, gradients and second derivatives
@@ -43,39 +47,45 @@ def chosen_network(model: nn.Module, inputs: torch.Tensor) -> tuple[Network, boo
     Compared on a few of the inputs in float64: outputs, gradients, and a second derivative.
     """
     general = general_network(model)
-    fast = _fast_network(model)
+    fast = fast_network(model)
     if fast is None:
         return general, False
 
     def network(params: Params, inputs: torch.Tensor, step: int = 0) -> torch.Tensor:
         return fast(params, inputs)
 
-    equal = _equal(general, network, model, inputs)
-    return (network, True) if equal else (general, False)
+    reason = _difference(general, network, model, inputs)
+    if reason is None:
+        return network, True
+    warnings.warn(
+        f"The fast network for {type(model).__name__} is not used, as {reason}: the general one is "
+        "right and slower; fast=False says so without a word.",
+        stacklevel=2,
+    )
+    return general, False
 
 
-def _fast_network(model: nn.Module) -> Callable[[Params, torch.Tensor], torch.Tensor] | None:
-    try:
-        from gradaccord.meta.fast import fast_network
-    except ModuleNotFoundError:
-        return None
-    found: Callable[[Params, torch.Tensor], torch.Tensor] | None = fast_network(model)
-    return found
-
-
-def _equal(general: Network, fast: Network, model: nn.Module, inputs: torch.Tensor) -> bool:
+def _difference(general: Network, fast: Network, model: nn.Module, inputs: torch.Tensor) -> str | None:
+    """What speaks against the fast network; None if it gives the same."""
     try:
         ours = _derivatives(fast, model, inputs[:EXAMPLES].double())
         true = _derivatives(general, model, inputs[:EXAMPLES].double())
-    except (RuntimeError, TypeError, ValueError, NotImplementedError):
-        return False  # one of them cannot run so, e.g. the model holds to float32
-    return all(
-        float((a - b).norm()) <= TOLERANCE * max(float(b.norm()), 1e-6)
-        for a, b in zip(ours, true, strict=True)
-    )
+    except (RuntimeError, TypeError, ValueError, NotImplementedError) as error:
+        return f"it could not be compared ({error})"
+    for kind in ours:
+        # Over all parameters together: one whose gradient is zero has only rounding for a size.
+        whole = math.sqrt(sum(float(b.square().sum()) for b in true[kind]))
+        off = math.sqrt(
+            sum(float((a - b).square().sum()) for a, b in zip(ours[kind], true[kind], strict=True))
+        )
+        if not off <= TOLERANCE * max(whole, 1e-6):
+            return f"its {kind} differ by {off / max(whole, 1e-300):.1g}"
+    return None
 
 
-def _derivatives(network: Network, model: nn.Module, inputs: torch.Tensor) -> list[torch.Tensor]:
+def _derivatives(
+    network: Network, model: nn.Module, inputs: torch.Tensor
+) -> dict[str, list[torch.Tensor]]:
     """Outputs, the gradient of a smooth function of them, and its Hessian times that gradient."""
     params = {
         name: parameter.detach().double().requires_grad_()
@@ -89,7 +99,11 @@ def _derivatives(network: Network, model: nn.Module, inputs: torch.Tensor) -> li
         slope = sum((g * g.detach()).sum() for g in gradient)
         product = torch.autograd.grad(slope, leaves, allow_unused=True)  # type: ignore[arg-type]
     found = [torch.zeros_like(w) if p is None else p for w, p in zip(leaves, product, strict=True)]
-    return [outputs.detach(), *(g.detach() for g in gradient), *found]
+    return {
+        "outputs": [outputs.detach()],
+        "gradients": [g.detach() for g in gradient],
+        "second derivatives": found,
+    }
 
 
 @contextmanager
