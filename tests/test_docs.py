@@ -62,6 +62,15 @@ def test_the_readmes_examples_run(code, capsys):
     assert any(not torch.equal(p, b) for p, b in zip(model.parameters(), before, strict=True))
 
 
+def test_the_few_shot_example_runs():
+    pytest.importorskip("matplotlib")
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "fewshot.md").read_text(), re.DOTALL)
+    few = code.replace("tasks=4):", "tasks=4):\n    if learner.iteration >= 2: break")
+    names = {}
+    exec(few, names)
+    assert 0 <= names["report"].query_accuracy <= 1
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
