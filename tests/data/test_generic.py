@@ -432,3 +432,27 @@ def test_the_table_of_found_sets(tmp_path, monkeypatch):
     monkeypatch.delenv("GRADACCORD_DATA", raising=False)
     list_data(console=console)
     assert "GRADACCORD_DATA" in console.export_text()
+
+
+def test_classes_that_are_numbers_are_read_by_name(tmp_path: Path) -> None:
+    stars = [{"text": f"review {n}", "label": n} for n in (1, 5, 3, 2, 4)]
+    for ending in ("csv", "jsonl"):
+        read = data.read("classification", {"train": write(tmp_path / f"stars.{ending}", stars)})
+        assert read.labels == ("1", "2", "3", "4", "5")
+        assert [example.label for example in read.split("train")] == [0, 4, 2, 1, 3]
+    file = write(tmp_path / "none.jsonl", [{"text": "a", "label": 0}])
+    with pytest.raises(ValueError, match=r"line 1: the label '0' is not one of 1, 2\.$"):
+        data.read("classification", {"train": file}, labels=["1", "2"])
+
+
+def test_class_numbers_of_hugging_face_are_places_even_where_names_are_numbers(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    features = datasets.Features(
+        {"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["1", "2", "3"])}
+    )
+    rows = [{"text": "a", "label": 0}, {"text": "b", "label": 2}, {"text": "c", "label": -1}]
+    part = datasets.Dataset.from_list(rows, features=features)
+    datasets.DatasetDict({"validation": part}).save_to_disk(str(tmp_path / "stars"))
+    read = data.load(f"hub:{tmp_path / 'stars'}")
+    assert read.labels == ("1", "2", "3")
+    assert [example.label for example in read.split("dev")] == [0, 2, None]

@@ -134,14 +134,14 @@ def _labels(kind: str, columns: Columns, features: Mapping[str, Any]) -> Sequenc
 
 
 def _rows(part: Any) -> list[Row]:
-    """Rows with lists of class numbers written as names, as files have them."""
-    named = {
-        column: names
-        for column, feature in part.features.items()
-        if (names := _names(feature)) and hasattr(feature, "feature")
-    }
+    """Rows with class numbers written as names, as files have them; -1, not labelled, stays."""
+    named = {c: names for c, feature in part.features.items() if (names := _names(feature))}
     rows = part.to_list()
     for row in rows:
         for column, names in named.items():
-            row[column] = [names[number] for number in row[column]]
+            cell = row[column]
+            if isinstance(cell, list):
+                row[column] = [names[number] for number in cell]
+            elif cell is not None and cell >= 0:
+                row[column] = names[cell]
     return list(enumerate(rows, start=1))

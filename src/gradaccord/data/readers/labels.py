@@ -11,14 +11,17 @@ class Classes:
     """The class numbers of one set.
 
     names: of the classes, in the order of their numbers. A file may write a class as its name, its
-    number ("1", 1, 1.0), or as one of `spellings`, which gives a class name for each.
+    number ("1", 1, 1.0), or as one of `spellings`, which gives a class name for each. Where a name is
+    itself a number (stars from 1 to 5), only names are read: "1" is then the class of that name.
     """
 
     def __init__(self, names: Sequence[str], spellings: Mapping[str, str] | None = None) -> None:
         self.names = tuple(names)
         self.numbers: dict[str, int] = {}
+        self._numbered = any(map(_is_number, self.names))
         for number, name in enumerate(self.names):
-            for spelling in (str(number), f"{number}.0", name):
+            written = name if self._numbered else str(number)
+            for spelling in (written, f"{written}.0", name):
                 self.numbers[spelling] = number
         for spelling, name in (spellings or {}).items():
             self.numbers[spelling] = self.names.index(name)
@@ -29,10 +32,18 @@ class Classes:
         try:
             return self.numbers[written]
         except KeyError:
+            counted = "" if self._numbered else f"0..{len(self.names) - 1} or "
             raise ValueError(
-                f"{at(file, line)}: the label {written!r} is not one of 0..{len(self.names) - 1} or "
-                f"{', '.join(self.names)}."
+                f"{at(file, line)}: the label {written!r} is not one of {counted}{', '.join(self.names)}."
             ) from None
+
+
+def _is_number(name: str) -> bool:
+    try:
+        float(name)
+    except ValueError:
+        return False
+    return True
 
 
 def value(label: object, file: File, line: int) -> float:
