@@ -11,6 +11,8 @@ import pytest
 
 from gradaccord import data
 from gradaccord.data.examples import Candidate, Choices, Cloze, Coreference, Question, Text, WordPair
+from gradaccord.tasks.kinds import options, task_for
+from gradaccord.tasks.transfer import task_by_head
 
 
 def put(folder: Path, path: str, content: str | bytes) -> Path:
@@ -269,6 +271,10 @@ def test_multilingual_squad_files_as_published(tmp_path):
     assert only("xquad/de", tmp_path, "test").language == "de"
     assert data.load("mlqa/de", tmp_path).counts == {"dev": 1, "test": 1}
     assert only("mlqa/de-en", tmp_path, "test").language == "de"
+    assert options(task_for(data.load("mlqa/de-en", tmp_path)))["normalise"] == "mlqa"
+    source = task_for(data.load("mlqa/de", tmp_path))
+    other = task_by_head("xquad", data.load("xquad/de", tmp_path), "mlqa", source)
+    assert options(other)["normalise"] == "squad"
     assert data.load("tydiqa/fi", tmp_path).counts == {"train": 1, "dev": 1}
     assert only("tydiqa/ko", tmp_path).id == "korean-1-0"
 

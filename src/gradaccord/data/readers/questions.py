@@ -18,8 +18,10 @@ _IN_ONE = squad.read_language(TYDIQA)
 _JSON = (squad.read, squad.count)
 
 
-def _set(name: str, *layouts: Layout, **more: Any) -> Set:
-    return Set(name, "question_answering", layouts, **more)
+def _set(name: str, *layouts: Layout, options: Mapping[str, Any] | None = None, **more: Any) -> Set:
+    # Said of every set: judged by another one's head, it keeps its own rules of scoring.
+    own = {"unanswerable": False, "normalise": "squad", **(options or {})}
+    return Set(name, "question_answering", layouts, options=own, **more)
 
 
 def _robustqa(name: str, published: str, *layouts: Layout) -> Set:
@@ -71,6 +73,7 @@ SETS = (
             codes={f"{a}-question-{b}": f"{a}-{b}" for a, b in permutations(MLQA, 2)},
         ),
         languages=True,
+        options={"normalise": "mlqa"},
     ),
     _set(
         "tydiqa",
