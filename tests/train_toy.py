@@ -1,8 +1,10 @@
 """Fixtures of runs: a tiny real checkpoint, three small tasks in files, a command line to call."""
 
 import csv
+import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -25,8 +27,11 @@ def checkpoint(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def files(tmp_path_factory):
+    return write_files(tmp_path_factory.mktemp("data"))
+
+
+def write_files(folder):
     """Two classifications by a word that is there or not; a regression on the share of long ones."""
-    folder = tmp_path_factory.mktemp("data")
     draw = random.Random(0)
     for name, word in (("film", "film"), ("bank", "bank"), ("long", None)):
         for split, count in (("train", 64), ("dev", 16)):
@@ -48,6 +53,10 @@ def files(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def content(checkpoint, files):
+    return content_of(checkpoint, files)
+
+
+def content_of(checkpoint, files, **options):
     """A configuration as plain dictionaries; `configured` makes variants of it."""
 
     def task(name, **more):
@@ -55,6 +64,7 @@ def content(checkpoint, files):
             "files": {split: str(files / f"{name}.{split}.csv") for split in ("train", "dev")},
             "columns": {"first": "text", "label": "label"},
             "max_length": 16,
+            **options,
             **more,
         }
 
@@ -71,6 +81,15 @@ def content(checkpoint, files):
         },
         "probe": {"cosine_batches": 2, "errors": 3},
     }  # fmt: skip
+
+
+def without_dropout(checkpoint, folder):
+    """A copy of a checkpoint whose outputs are the same in training."""
+    shutil.copytree(checkpoint, folder)
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
 
 
 @pytest.fixture(scope="session")
@@ -152,10 +171,10 @@ def until(condition, seconds=240):
         time.sleep(0.05)
 
 
-def weights(folder):
+def weights(folder, rank=0):
     """The model in a run's newest checkpoint."""
     (newest,) = sorted((folder / "checkpoints").glob("step-*"))[-1:]
-    return load_checkpoint(newest)["model"]
+    return load_checkpoint(newest, rank)["model"]
 
 
 def same(one, other):

@@ -85,8 +85,10 @@ def sweep(
         storage=f"sqlite:///{folder / STORAGE}",
         direction="maximize",
         load_if_exists=True,
-        sampler=optuna.samplers.TPESampler(seed=base.train.seed, n_startup_trials=5),
     )
+    # A resumed sampler starts anew: with the same seed it would try the same settings again.
+    seed = base.train.seed + len(study.trials)
+    study.sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=5)
     done = [t for t in study.trials if t.state == optuna.trial.TrialState.COMPLETE]
     for _ in range(trials - len(done)):
         trial = study.ask()

@@ -89,19 +89,19 @@ def predict(
         from rich.console import Console
         from rich.progress import Progress
 
-        from gradaccord.tools.predicting import Predictor, read_inputs
+        from gradaccord.tools.predicting import Predictor, read_input, read_inputs
 
         if (file is None) == (not text):
             raise ValueError("`predict` needs texts or --file, one of the two.")
         predictor = Predictor(model, task)
         if file is not None:
-            with file.open(encoding="utf-8") as lines:
-                pairs = list(read_inputs(lines, predictor))
+            try:
+                with file.open(encoding="utf-8") as lines:
+                    pairs = list(read_inputs(lines, predictor))
+            except UnicodeDecodeError as error:
+                raise ValueError(f"{file} is not UTF-8 text: save it as UTF-8.") from error
         else:
-            pairs = [
-                (one, predictor.example(json.loads(one) if one.lstrip().startswith("{") else one))
-                for one in text or []
-            ]
+            pairs = [(one, predictor.example(read_input(one))) for one in text or []]
         if not pairs:
             raise ValueError(f"{file} is empty: give one text or JSON object a line.")
         with Progress(console=Console(stderr=True), transient=True) as bar:

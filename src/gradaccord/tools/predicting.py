@@ -42,7 +42,7 @@ class Predictor:
         kind = self.task.kind
         cls = _EXAMPLES.get(kind)
         if isinstance(given, str):
-            if kind == "classification" and getattr(self.task, "pair", None) is None:
+            if kind in ("classification", "regression") and getattr(self.task, "pair", None) is None:
                 return Text(given)
             if kind == "tagging":
                 return Tagged(tuple(given.split()))
@@ -66,6 +66,10 @@ class Predictor:
             )
         values = {k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
         values.pop("label", None)
+        texts = [field.name for field in fields(cls) if field.type in ("str", "str | None")]
+        for name in texts:
+            if not isinstance(values.get(name, ""), str):
+                raise ValueError(f"{where} has {values[name]!r} in the field {name!r}: give a text.")
         try:
             return cls(**values)
         except TypeError as error:
@@ -79,19 +83,21 @@ def model_folder(folder: Path) -> Path:
 
 
 def read_inputs(file: TextIO, predictor: Predictor) -> Iterator[tuple[str, Any]]:
-    """One example a line: JSON if it starts with a brace, else text."""
+    """One example a line; empty lines are left out."""
     for number, line in enumerate(file, start=1):
-        line = line.strip()
-        if not line:
-            continue
-        where = f"{file.name}, line {number}"
-        given: Any = line
-        if line.startswith("{"):
-            try:
-                given = json.loads(line)
-            except json.JSONDecodeError as error:
-                raise ValueError(f"{where} is not JSON: {error.msg}.") from error
-        yield line, predictor.example(given, where)
+        if line := line.strip():
+            where = f"{file.name}, line {number}"
+            yield line, predictor.example(read_input(line, where), where)
+
+
+def read_input(text: str, where: str = "The input") -> Any:
+    """A JSON object if it starts with a brace, else the text itself."""
+    if not text.lstrip().startswith("{"):
+        return text
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{where} is not JSON: {error.msg} (character {error.pos}).") from error
 
 
 def _examples() -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -48,7 +49,7 @@ def train(
     from gradaccord.train.reading import read_config
     from gradaccord.train.screen import Screen, results_table
 
-    console = Console()
+    console = Console(quiet=os.environ.get("RANK", "0") != "0")  # of several processes the first talks
     screen = Screen(console)
     folder = out if out is not None else Path("runs") / file.stem
     with user_mistakes(ValueError, OSError, ModuleNotFoundError):

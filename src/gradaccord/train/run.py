@@ -7,7 +7,7 @@ import random
 import resource
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import torch
 
 from gradaccord.train.config import Config
 from gradaccord.train.fitting import Fit, Progress, peak_memory
+from gradaccord.train.holding import held
 from gradaccord.train.problem import Problem, load_problem
 from gradaccord.train.reading import read_config, write_config
 from gradaccord.train.run_folder import (
@@ -25,7 +26,6 @@ from gradaccord.train.run_folder import (
     Log,
     RunFolderError,
     about,
-    locked,
     read_json,
     write_json,
 )
@@ -56,10 +56,10 @@ def train(
     """
     accelerator = make_accelerator(config, deterministic)
     main = accelerator.is_main_process
-    with locked(folder) if main else nullcontext():
-        finished = _check_folder(config, folder, resume) if main else None
+    with held(folder, accelerator, partial(_check_folder, config, folder, resume)) as finished:
         if finished is not None:
-            say(f"{folder} holds a finished run: nothing to do.")
+            if main:
+                say(f"{folder} holds a finished run: nothing to do.")
             return finished
         if main:
             write_config(config, folder / CONFIG)
@@ -124,7 +124,9 @@ def make_accelerator(config: Config, deterministic: bool = False) -> Any:
     # Every task reaches other heads: the reduction is the methods' own, and must not wait for all.
     kwargs = DistributedDataParallelKwargs(find_unused_parameters=True)
     mixed = {"fp32": "no"}.get(precision, precision)
-    return Accelerator(mixed_precision=mixed, kwargs_handlers=[kwargs])
+    # Under torchrun on a CPU Accelerate joins the processes only if it is told that this is one.
+    on_cpu = not torch.accelerator.is_available()
+    return Accelerator(mixed_precision=mixed, kwargs_handlers=[kwargs], cpu=on_cpu)
 
 
 def seed_everything(seed: int) -> None:
@@ -148,7 +150,7 @@ def conclude(fit: Fit, continued: bool) -> dict[str, Any]:
         "seed": fit.config.train.seed,
         "metrics": {task: p.task.metric for task, p in fit.problem.prepared.items()},
         "kinds": {task: p.task.kind for task, p in fit.problem.prepared.items()},
-        "trained": list(fit.problem.trained),
+        "trained": list(fit.problem.judged),
         "dev": {task: evaluated.scores for task, evaluated in dev.items()},
         "test": {task: evaluated.scores for task, evaluated in test.items()},
         "best_step": fit.best_step,
@@ -176,7 +178,11 @@ def _errors(fit: Fit, evaluated: Mapping[str, Mapping[str, Any]]) -> dict[str, A
         for name, own in tasks.items():
             prepared = fit.problem.prepared[name]
             analysis = analyse(
-                prepared.task, prepared.splits[split], own.predictions, worst=fit.config.probe.errors
+                prepared.task,
+                prepared.splits[split],
+                own.predictions,
+                rows=own.rows,
+                worst=fit.config.probe.errors,
             )
             found[name] = {"split": split, **analysis.to_json()}
     return found
@@ -224,8 +230,10 @@ def describe(config: Config, problem: Problem, accelerator: Any) -> Iterator[str
     yield f"{config.model.name}: {weights / 1e6:.1f} M weights; {where}."
     for name, prepared in problem.prepared.items():
         counts = ", ".join(f"{len(own):,} {split}" for split, own in prepared.splits.items())
-        extra = "" if name in problem.trained else " (never trained on)"
+        seen = name in problem.trained or name in problem.judged
+        extra = "" if seen else " (never trained on)"
         yield f"{name}: {prepared.task.kind}, {counts}{extra}."
         for split, notes in prepared.notes.items():
             yield f"{name} {split}: " + ", ".join(f"{n:,} {what}" for what, n in notes.items()) + "."
+    yield from map(str, problem.clustered)
     yield from map(str, problem.overlaps)

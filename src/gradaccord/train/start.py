@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from gradaccord.train.config import Config, Method
+from gradaccord.train.holding import held
 from gradaccord.train.methods import SINGLE_TASK
-from gradaccord.train.run import train
-from gradaccord.train.run_folder import CONFIG, RESULTS, RunFolderError, locked, read_json, write_json
+from gradaccord.train.run import make_accelerator, train
+from gradaccord.train.run_folder import CONFIG, RESULTS, RunFolderError, read_json, write_json
 
 
 def start(config: Config, folder: Path, **options: Any) -> dict[str, Any]:
@@ -26,15 +28,11 @@ def _single_tasks(config: Config, folder: Path, **options: Any) -> dict[str, Any
         )
     resume = bool(options.pop("resume", False))
     say = options.get("say", lambda sentence: None)
-    with locked(folder):
-        if resume and (folder / RESULTS).exists():
+    accelerator = make_accelerator(config)
+    with held(folder, accelerator, partial(_finished, folder, resume)) as finished:
+        if finished is not None:
             say(f"{folder} holds a finished run: nothing to do.")
-            finished: dict[str, Any] = read_json(folder / RESULTS)
             return finished
-        if not resume and (folder / RESULTS).exists():
-            raise RunFolderError(
-                f"The run folder {folder} holds a finished run: choose another --out, or --resume."
-            )
         trained = [name for name, task in config.tasks.items() if not task.evaluate_only]
         parts = {}
         for name in trained:
@@ -43,8 +41,21 @@ def _single_tasks(config: Config, folder: Path, **options: Any) -> dict[str, Any
             begun = resume and (folder / name / CONFIG).exists()
             parts[name] = train(own, folder / name, resume=begun, **options)
         results = _joined(config, parts)
-        write_json(folder / RESULTS, results)
+        if accelerator.is_main_process:
+            write_json(folder / RESULTS, results)
     return results
+
+
+def _finished(folder: Path, resume: bool) -> dict[str, Any] | None:
+    """The results, if there are any; an error if they would be overwritten."""
+    if not (folder / RESULTS).exists():
+        return None
+    if not resume:
+        raise RunFolderError(
+            f"The run folder {folder} holds a finished run: choose another --out, or --resume."
+        )
+    finished: dict[str, Any] = read_json(folder / RESULTS)
+    return finished
 
 
 def alone(config: Config, task: str, tasks: int) -> Config:

@@ -1,0 +1,5 @@
+"""What the tests of runs start from; see tests/train_toy.py."""
+
+from train_toy import checkpoint, command, configured, content, files, run, written
+
+__all__ = ["checkpoint", "command", "configured", "content", "files", "run", "written"]

@@ -1,0 +1,246 @@
+"""`gradaccord compare` and `sweep` as commands: tables, controls, reuse, deaths, Ctrl-C."""
+
+import csv
+import json
+import os
+import shutil
+import signal
+from threading import Thread
+
+import pytest
+from train_toy import same, until, weights
+
+from gradaccord.cli import main
+from gradaccord.train.reading import write_config
+
+METHODS = "pcgrad;dotprod:mode=difference"
+COMPARED = ("sum", "pcgrad", "paired_sum", "dotprod:mode=difference")  # controls included
+TRAIN = {"steps": 4, "evaluate_every": 4, "save_every": 2}
+PROBE = {"cosine_batches": 1, "errors": 1}
+
+
+@pytest.fixture(scope="module")
+def file(configured, content, tmp_path_factory):
+    """Two tasks, four steps: eight gradients a run."""
+    tasks = {name: content["tasks"][name] for name in ("film", "bank")}
+    path = tmp_path_factory.mktemp("compare") / "two.yaml"
+    write_config(configured(train=TRAIN, tasks=tasks, probe=PROBE), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def finished(file):
+    """A comparison of two methods on two seeds, done once for all tests that look at it."""
+    folder = file.parent / "finished"
+    run_here("compare", file, "--methods", METHODS, "--seeds", 2, "--out", folder, "--jobs", 2)
+    return folder
+
+
+@pytest.fixture
+def copied(finished, tmp_path):
+    """A copy of it, to break."""
+    return shutil.copytree(finished, tmp_path / "compared")
+
+
+def run_here(*arguments):
+    """In this process: its runs are processes of their own in any case."""
+    with pytest.raises(SystemExit) as end:
+        main([str(one) for one in arguments])
+    assert end.value.code == 0
+
+
+def refused(capsys, *arguments):
+    """The one sentence on stderr."""
+    with pytest.raises(SystemExit) as end:
+        main([str(one) for one in arguments])
+    assert end.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith("gradaccord: ")
+    assert said.count("\n") == 1
+    return said
+
+
+def table(folder):
+    methods = json.loads((folder / "comparison.json").read_text())["methods"]
+    return {row["method"]: row for row in methods}
+
+
+def times(folder):
+    return {path: path.stat().st_mtime_ns for path in folder.glob("*/seed-*/results.json")}
+
+
+def test_the_table_has_every_method_its_control_and_every_seed(finished):
+    rows = table(finished)
+    assert tuple(rows) == COMPARED
+    assert {name for name, row in rows.items() if row["is_control"]} == {"paired_sum"}
+    assert rows["pcgrad"]["control"] == "sum"
+    assert rows["dotprod:mode=difference"]["control"] == "paired_sum"
+    for row in rows.values():
+        assert row["seeds"] == [0, 1]
+        assert row["missing"] == {}
+        assert row["train_loss"]["mean"] > 0
+        assert row["distance"]["mean"] > 0
+        assert -1 <= row["cosine"]["mean"] <= 1
+
+
+def test_its_means_are_those_of_the_runs(finished):
+    rows = table(finished)
+    for name, row in rows.items():
+        folder = finished / name.replace(":", "_")
+        results = [json.loads((folder / f"seed-{s}" / "results.json").read_text()) for s in (0, 1)]
+        for task in ("film", "bank"):
+            values = [result["dev"][task]["accuracy"] for result in results]
+            assert row["scores"][task]["mean"] == pytest.approx(sum(values) / 2)
+        assert [result["seed"] for result in results] == [0, 1]
+
+
+def test_budgets_are_equal_in_batch_gradients(finished):
+    """Four steps of two tasks are eight gradients; a pair of DotProd by differences takes three."""
+    spent = {name: row["costs"]["gradients"] for name, row in table(finished).items()}
+    assert spent == {
+        "sum": 1.0, "pcgrad": 1.0, "paired_sum": 1.0, "dotprod:mode=difference": pytest.approx(9 / 8),
+    }  # fmt: skip
+
+
+def test_markdown_and_csv_say_the_same(finished):
+    text = (finished / "comparison.md").read_text()
+    rows = table(finished)
+    for name in rows:
+        assert f"| {name}" in text
+    assert "| paired_sum (control) |" in text
+    with (finished / "comparison.csv").open(newline="") as lines:
+        flat = list(csv.DictReader(lines))
+    assert len(flat) == len(rows) * 3  # two tasks and their average
+    for line in flat:
+        expected = rows[line["method"]]["scores"][line["task"]]["mean"]
+        assert float(line["mean"]) == pytest.approx(expected)
+
+
+def test_finished_runs_are_reused(file, copied):
+    before = times(copied)
+    arguments = ["compare", file, "--methods", METHODS, "--out", copied]
+    run_here(*arguments, "--seeds", 2)
+    assert times(copied) == before
+    run_here(*arguments, "--seeds", 1, "--methods", "pcgrad", "--no-controls")
+    assert times(copied) == before
+    assert tuple(table(copied)) == ("sum", "pcgrad")
+
+
+def test_a_worker_that_fails_or_is_killed_leaves_the_others_going(file, copied, capsys):
+    """One is killed (SIGKILL), one cannot write; the table names both, the next call mends them."""
+    killed, stopped = copied / "pcgrad" / "seed-1", copied / "paired_sum" / "seed-0"
+    whole = weights(killed)
+    for folder in (killed, stopped, copied / "sum" / "seed-1"):
+        shutil.rmtree(folder)
+    stopped.mkdir(parents=True)
+    (stopped / "checkpoints").write_text("a file in the way")
+    arguments = ["compare", file, "--methods", METHODS, "--seeds", 2, "--out", copied, "--jobs", 3]
+    killer = Thread(target=kill_the_one_in, args=[killed])
+    killer.start()
+    run_here(*arguments)
+    killer.join()
+    out = capsys.readouterr().out
+    assert "pcgrad, seed 1, was killed by signal 9" in out
+    assert "paired_sum, seed 0, ended with exit code 2" in out
+    rows = table(copied)
+    assert rows["pcgrad"]["seeds"] == [0]
+    assert "killed by signal 9" in rows["pcgrad"]["missing"]["1"]
+    assert rows["paired_sum"]["seeds"] == [1]
+    assert rows["sum"]["seeds"] == [0, 1]
+    text = (copied / "comparison.md").read_text()
+    assert "Missing: pcgrad, seed 1: was killed by signal 9" in text
+    assert "Missing: paired_sum, seed 0: ended with exit code 2" in text
+
+    (stopped / "checkpoints").unlink()
+    run_here(*arguments)
+    assert all(row["missing"] == {} for row in table(copied).values())
+    assert same(weights(killed), whole)
+
+
+def test_ctrl_c_saves_every_run_and_the_same_command_goes_on(file, tmp_path, command):
+    arguments = ["compare", file, "--methods", "sum", "--seeds", 1, "--out", tmp_path / "long"]
+    arguments += ["train.steps=100", "train.evaluate_every=100", "train.save_every=10"]
+    compared = command(*arguments)
+    run = tmp_path / "long" / "sum" / "seed-0"
+    until(lambda: list(run.glob("checkpoints/step-*0")) or compared.poll() is not None)
+    compared.send_signal(signal.SIGINT)
+    out, _ = compared.done(130)
+    assert "every run is saved. The same command goes on" in out
+    step = int(sorted(run.glob("checkpoints/step-*"))[-1].name.removeprefix("step-"))
+    assert 0 < step < 100
+    assert f"Saved at step {step}." in (run / "output.txt").read_text()
+    run_here(*arguments)
+    assert f"Continued at step {step}." in (run / "output.txt").read_text()
+    assert json.loads((run / "results.json").read_text())["cost"]["steps"] == 100
+
+
+def test_no_run_that_finishes_is_one_sentence(file, tmp_path, capsys):
+    (tmp_path / "all" / "sum" / "seed-0").mkdir(parents=True)
+    (tmp_path / "all" / "sum" / "seed-0" / "checkpoints").write_text("in the way")
+    said = refused(capsys, "compare", file, "--methods", "sum", "--seeds", 1, "--out", tmp_path / "all")
+    assert "No run finished: sum seed 0 ended with exit code 2" in said
+
+
+def test_other_settings_are_refused_in_one_sentence(file, copied, capsys):
+    said = refused(capsys, "compare", file, "train.lr=0.5", "--out", copied, "--seeds", 2)
+    assert "holds a run with other settings" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--methods", "pcgard"], "The method 'pcgard' is unknown: did you mean 'pcgrad'?"),
+        (["--methods", "dotprod:wieght=1"], "has no option 'wieght': did you mean 'weight'?"),
+        (["--methods", "sum+smrt"], "adds 'smrt': what can be added is smart, swep, recadam"),
+        (["--methods", ","], "`--methods` is empty"),
+        (["--seeds", "0"], "Invalid value for '--seeds'"),
+    ],
+)
+def test_a_mistake_is_one_sentence_before_any_work(file, tmp_path, capsys, arguments, sentence):
+    assert sentence in refused(capsys, "compare", file, "--out", tmp_path / "none", *arguments)
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_sweep_resumes_where_it_was(file, tmp_path, capsys):
+    optuna = pytest.importorskip("optuna")
+    arguments = ["sweep", file, "train.lr=1e-4..1e-2", "train.warmup=0,0.5", "--out", tmp_path / "s"]
+    run_here(*arguments, "--trials", 2)
+    first = capsys.readouterr().out
+    assert first.count("dev average") == 2
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "s").glob("trial-*/*/results.json")}
+    assert len(before) == 2
+    run_here(*arguments, "--trials", 4)
+    second = capsys.readouterr().out
+    assert second.count("dev average") == 2
+    assert "Best on dev: " in second
+    study = optuna.load_study(
+        study_name="gradaccord", storage=f"sqlite:///{next((tmp_path / 's').glob('*.db'))}"
+    )
+    assert [trial.state.name for trial in study.trials] == ["COMPLETE"] * 4
+    assert all(1e-4 <= trial.params["train.lr"] <= 1e-2 for trial in study.trials)
+    assert len({trial.params["train.lr"] for trial in study.trials}) == 4
+    for path, time in before.items():
+        assert path.stat().st_mtime_ns == time
+    for trial in study.trials:
+        results = json.loads(
+            (tmp_path / "s" / f"trial-{trial.number:03d}" / "seed-0" / "results.json").read_text()
+        )
+        scores = [results["dev"][task]["accuracy"] for task in ("film", "bank")]
+        assert trial.value == pytest.approx(sum(scores) / 2)
+
+
+def kill_the_one_in(folder):
+    until(lambda: process_of(folder))
+    os.kill(process_of(folder), signal.SIGKILL)
+
+
+def process_of(folder):
+    """The process that trains in a folder; 0 while there is none."""
+    for entry in os.listdir("/proc"):
+        try:
+            with open(f"/proc/{entry}/cmdline", "rb") as file:
+                if str(folder / "wanted.yaml").encode() in file.read().split(b"\0"):
+                    return int(entry)
+        except (OSError, ValueError):
+            continue
+    return 0

@@ -1,0 +1,62 @@
+"""One of two processes of `gradaccord train`: every method, one interrupted and resumed, all saved."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from train_scenarios import BROKEN, METHODS, prepare, run
+from train_toy import weights
+
+from gradaccord.train.fitting import Fit
+
+RANK = int(os.environ["RANK"])
+
+
+def main(folder: Path) -> None:
+    warnings.filterwarnings("error", module="gradaccord")
+    if RANK == 0:
+        prepare(folder / "toy")
+        (folder / "prepared").touch()
+    while not (folder / "prepared").exists():
+        time.sleep(0.05)
+    saw: dict[str, Any] = {"toy": str(folder / "toy"), "codes": {}, "weights": {}}
+    for name in METHODS:
+        saw["codes"][name] = run(folder / "toy" / f"{name}.json", folder / name)
+        saw["weights"][name] = weights(folder / name, RANK)
+    file, broken = folder / "toy" / f"{BROKEN}.json", folder / "broken"
+    saw["codes"]["interrupted"] = interrupted(file, broken)
+    saw["saved"] = [path.name for path in (broken / "checkpoints").iterdir()]
+    torch.distributed.barrier()
+    saw["codes"]["resumed"] = run(file, broken, "--resume")
+    saw["weights"]["resumed"] = weights(broken, RANK)
+    saw["codes"]["finished"] = run(file, broken, "--resume")
+    saw["codes"]["refused"] = run(file, broken)
+    torch.save(saw, folder / f"{RANK}.pt")
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
+
+
+def interrupted(file: Path, out: Path) -> int:
+    """Ctrl-C that reaches the second process alone, in the middle of a step."""
+    taken = Fit.take_step
+
+    def step(fit: Fit, log: Any) -> None:
+        if RANK == 1 and fit.step == 4:
+            os.kill(os.getpid(), signal.SIGINT)
+        taken(fit, log)
+
+    Fit.take_step = step  # type: ignore[method-assign]
+    code = run(file, out)
+    Fit.take_step = taken  # type: ignore[method-assign]
+    return code
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

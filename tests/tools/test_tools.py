@@ -1,0 +1,310 @@
+"""The commands around training: list, init, export, predict, doctor, validate, and every --help."""
+
+import csv
+import json
+import resource
+import statistics
+import subprocess
+import sys
+
+import pytest
+import torch
+from transformers import AutoModel, AutoTokenizer
+
+from gradaccord.cli import app, main
+from gradaccord.tasks.kinds import KINDS
+from gradaccord.tools.listing import recipe_texts
+from gradaccord.tools.starting_file import starting_file
+from gradaccord.train.methods import METHODS
+from gradaccord.train.reading import read_config
+from gradaccord.train.start import start
+
+COMMANDS = [command.name or command.callback.__name__.strip("_") for command in app.registered_commands]
+
+
+@pytest.fixture(scope="module")
+def trained(configured, tmp_path_factory):
+    """A finished run that has learned its tasks."""
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    start(configured(train={"steps": 160, "lr": 5e-3, "evaluate_every": 80, "save_every": 160}), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def exported(trained):
+    out = trained.parent / "exported"
+    with pytest.raises(SystemExit) as end:
+        main(["export", str(trained), "--out", str(out)])
+    assert end.value.code == 0
+    return out
+
+
+def said(capsys, *arguments, code=0):
+    """What a command prints."""
+    with pytest.raises(SystemExit) as end:
+        main([str(one) for one in arguments])
+    printed = capsys.readouterr()
+    assert end.value.code == code, printed.err
+    if code:
+        assert printed.err.startswith("gradaccord: ")
+        assert printed.err.count("\n") == 1
+        return printed.err
+    return printed.out
+
+
+# list
+
+
+def test_list_methods_shows_every_method_with_its_options(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
+    shown = said(capsys, "list", "methods")
+    for name in [*METHODS, "stl", "+smart", "+recadam"]:
+        assert name in shown
+    assert "inner_steps=" in shown
+    assert "compare with paired_sum" in shown
+
+
+def test_list_tasks_shows_every_kind(capsys):
+    shown = said(capsys, "list", "tasks")
+    assert all(kind in shown for kind in KINDS)
+    assert "pearson" in shown
+
+
+def test_list_recipes_shows_every_recipe(capsys):
+    shown = said(capsys, "list", "recipes")
+    assert all(name in shown for name in recipe_texts())
+
+
+def test_list_data_shows_what_needs_no_files(capsys, monkeypatch):
+    monkeypatch.delenv("GRADACCORD_DATA", raising=False)
+    shown = said(capsys, "list", "data")
+    assert "cldr/de" in shown
+    assert "set GRADACCORD_DATA or give --data" in shown
+
+
+def test_list_of_something_else_is_one_sentence(capsys):
+    assert "use methods, tasks, data, recipes" in said(capsys, "list", "metods", code=2)
+
+
+# init
+
+
+KINDS_OF_FILES = [
+    "classification", "regression", "multiple_choice", "question_answering", "tagging",
+    "summarization", "masked_lm",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [*KINDS_OF_FILES, *sorted(recipe_texts())])
+def test_every_starting_file_is_a_valid_configuration(kind, tmp_path, capsys):
+    assert "Written: " in said(capsys, "init", kind, "--out", tmp_path / "new.yaml")
+    config = read_config(tmp_path / "new.yaml")
+    if kind in KINDS_OF_FILES:
+        assert config.tasks["first"].kind == kind
+        assert kind in KINDS
+    for task in config.tasks.values():
+        assert task.kind is None or task.kind in KINDS
+
+
+def test_the_starting_file_of_classification_runs(capsys, tmp_path, files, checkpoint):
+    """With the user's own files under the names that it gives."""
+    text = starting_file("classification", "new.yaml").replace("model: minilm", f"model: {checkpoint}")
+    for split in ("train", "dev"):
+        rows = (files / f"film.{split}.csv").read_text().replace("text,label", "sentence,label")
+        rows = rows.replace(",no", ",negative").replace(",yes", ",positive")
+        (tmp_path / f"{split}.csv").write_text(rows)
+        text = text.replace(f"{split}: {split}.csv", f"{split}: {tmp_path / split}.csv")
+    (tmp_path / "new.yaml").write_text(text)
+    shown = said(capsys, "validate", tmp_path / "new.yaml")
+    assert "first: classification, 64 train, 16 dev." in shown
+
+
+def test_init_overwrites_nothing_and_knows_near_names(tmp_path, capsys):
+    (tmp_path / "mine.yaml").write_text("mine")
+    exists = said(capsys, "init", "tagging", "--out", tmp_path / "mine.yaml", code=2)
+    assert "exists: choose another --out" in exists
+    assert (tmp_path / "mine.yaml").read_text() == "mine"
+    wrong = said(capsys, "init", "taging", "--out", tmp_path / "new.yaml", code=2)
+    assert "did you mean 'tagging'?" in wrong
+
+
+# export
+
+
+def test_auto_model_reads_an_exported_folder(exported, trained):
+    trunk = AutoModel.from_pretrained(exported)
+    tokenizer = AutoTokenizer.from_pretrained(exported)
+    batch = tokenizer(["a good film"], return_tensors="pt")
+    with torch.no_grad():
+        found = trunk(**batch).last_hidden_state
+        expected = AutoModel.from_pretrained(trained / "model")(**batch).last_hidden_state
+    assert torch.equal(found, expected)
+    assert not list(exported.rglob("*.bin")) + list(exported.rglob("*.pt"))  # safetensors alone
+
+
+def test_the_model_card_has_the_scores_and_the_settings(exported, trained):
+    card = (exported / "README.md").read_text()
+    results = json.loads((trained / "results.json").read_text())
+    for task, scores in results["dev"].items():
+        for metric, value in scores.items():
+            assert f"| {task} | {results['kinds'][task]} | dev | {metric} | {value:.2f} |" in card
+    assert "method `sum`" in card
+    assert "lr: 0.005" in card
+    assert f"torch {torch.__version__}" in card
+
+
+def test_export_refuses_what_it_cannot_do(exported, trained, tmp_path, capsys):
+    full = said(capsys, "export", trained, "--out", exported, code=2)
+    assert "is not empty: choose another --out" in full
+    none = said(capsys, "export", tmp_path, "--out", tmp_path / "out", code=2)
+    assert "is no run" in none
+    (tmp_path / "begun").mkdir()
+    (tmp_path / "begun" / "config.yaml").write_text("")
+    begun = said(capsys, "export", tmp_path / "begun", "--out", tmp_path / "out", code=2)
+    assert "has not finished" in begun
+    assert not (tmp_path / "out").exists()
+
+
+# predict
+
+
+def answers(printed):
+    return [json.loads(line)["prediction"] for line in printed.splitlines()]
+
+
+def test_predict_takes_texts_objects_and_files(trained, exported, files, tmp_path, capsys):
+    with (files / "film.dev.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    all_ = answers(said(capsys, "predict", trained, "--task", "film", *(row["text"] for row in rows)))
+    right = sum(answer == row["label"] for answer, row in zip(all_, rows, strict=True))
+    results = json.loads((trained / "results.json").read_text())
+    assert 100 * right / len(rows) == pytest.approx(results["dev"]["film"]["accuracy"])
+    assert set(all_) == {"yes", "no"}
+
+    texts, found = [row["text"] for row in rows[:2]], all_[:2]
+    objects = [json.dumps({"first": text}) for text in texts]
+    assert answers(said(capsys, "predict", exported, "--task", "film", *objects)) == found
+    (tmp_path / "in.txt").write_text(f"{texts[0]}\n\n{objects[1]}\n")
+    out = tmp_path / "out.jsonl"
+    arguments = ["predict", exported, "--task", "film", "--file", tmp_path / "in.txt"]
+    assert "Written: " in said(capsys, *arguments, "--out", out)
+    assert answers(out.read_text()) == found
+    assert [json.loads(line)["input"] for line in out.read_text().splitlines()] == [
+        texts[0],
+        objects[1],
+    ]
+
+
+def test_predict_a_number_for_a_text(trained, capsys):
+    (value,) = answers(said(capsys, "predict", trained, "--task", "long", "the fox"))
+    assert isinstance(value, float)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["a text"], "choose one with --task"),
+        (["--task", "fil", "a text"], "has no task 'fil': it has film, bank, long"),
+        (["--task", "film"], "needs texts or --file"),
+        (["--task", "film", "--file", "missing.txt"], "missing.txt: No such file"),
+        (["--task", "film", '{"first": '], "is not JSON"),
+        (
+            ["--task", "film", '{"text": "a"}'],
+            "the field 'text': a classification task takes first",
+        ),
+        (["--task", "film", '{"second": "a"}'], "lacks a field"),
+        (["--task", "film", '{"first": 3}'], "has 3 in the field 'first': give a text"),
+    ],
+)
+def test_predict_answers_a_mistake_with_one_sentence(trained, capsys, arguments, sentence):
+    assert sentence in said(capsys, "predict", trained, *arguments, code=2)
+
+
+def test_predict_names_the_line_of_a_file(trained, tmp_path, capsys):
+    (tmp_path / "in.txt").write_text('a text\n{"first"\n')
+    arguments = ["predict", trained, "--task", "film", "--file", tmp_path / "in.txt"]
+    assert "in.txt, line 2 is not JSON" in said(capsys, *arguments, code=2)
+    (tmp_path / "in.txt").write_text("\n")
+    assert "is empty" in said(capsys, *arguments, code=2)
+    (tmp_path / "in.txt").write_bytes(b"\xff\xfe\x00")
+    assert "in.txt" in said(capsys, *arguments, code=2)
+
+
+def test_predict_without_a_model_is_one_sentence(tmp_path, capsys):
+    assert str(tmp_path / "none") in said(capsys, "predict", tmp_path / "none", "a text", code=2)
+    assert str(tmp_path) in said(capsys, "predict", tmp_path, "a text", code=2)
+
+
+# doctor, validate
+
+
+def test_doctor_says_what_is_there(capsys, checkpoint):
+    shown = said(capsys, "doctor", "--model", checkpoint)
+    assert f"torch {torch.__version__}" in shown
+    assert "threads of" in shown
+    assert f"DotProd on {checkpoint}, automatic step" in shown
+    assert "the paper's step 1e-7" in shown
+
+
+def test_doctor_knows_no_such_model(capsys, tmp_path):
+    with pytest.raises(SystemExit) as end:
+        main(["doctor", "--model", str(tmp_path / "none")])
+    assert end.value.code == 2
+    assert "none" in capsys.readouterr().err
+
+
+def test_validate_tries_every_task_and_estimates(capsys, written, tmp_path):
+    before = set(tmp_path.iterdir())
+    file = written(method="pcgrad", train={"steps": 100})
+    shown = said(capsys, "validate", file)
+    for task in ("film", "bank", "long"):
+        assert f"{task}: a batch of 8x" in shown
+    assert "Memory: weights" in shown
+    assert "100 steps of" in shown
+    assert "300 batch gradients" in shown
+    assert set(tmp_path.iterdir()) == before | {file}  # nothing is left behind
+
+
+def test_validate_answers_a_mistake_with_its_line(capsys, written):
+    file = written()
+    file.write_text(file.read_text().replace("batch_size: 8", "bach_size: 8"))
+    line = file.read_text().splitlines().index("  bach_size: 8") + 1
+    wrong = said(capsys, "validate", file, code=2)
+    assert f"line {line}: train has no key 'bach_size': did you mean 'batch_size'?" in wrong
+
+
+# help
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_every_command_shows_an_example(name, capsys):
+    assert f"gradaccord {name}" in said(capsys, name, "--help").split("Usage", 1)[1].split("\n", 2)[2]
+
+
+def test_help_takes_less_than_half_a_second_of_processor_time():
+    seconds = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-m", "gradaccord", "--help"], capture_output=True, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds.append(after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
+    assert statistics.median(seconds) < 0.5  # about 0.25
+
+
+@pytest.mark.parametrize(
+    "start_", ["import gradaccord", "gradaccord --help", "gradaccord train --help"]
+)
+def test_nothing_heavy_is_imported_before_it_is_needed(start_):
+    if start_.startswith("import"):
+        code = start_
+    else:
+        arguments = start_.split()[1:]
+        code = (
+            "from gradaccord.cli import main\n"
+            f"try: main({arguments!r})\n"
+            "except SystemExit as end: assert end.code == 0"
+        )
+    heavy = ("torch", "transformers", "matplotlib", "numpy", "scipy", "yaml", "sklearn", "optuna")
+    code += f"\nimport sys; found = [m for m in {heavy!r} if m in sys.modules]; assert not found, found"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
