@@ -293,9 +293,9 @@ class TaskBatches(Iterator[Any], Generic[Example]):
     def _grouped(self, order: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         pieces = [
             piece[lengths[piece].argsort(descending=True, stable=True)]
-            for piece in order.split(self.GROUP * self.batch_size)
+            for piece in torch.split(order, self.GROUP * self.batch_size)
         ]
-        batches = list(torch.cat(pieces).split(self.batch_size))
+        batches = list(torch.split(torch.cat(pieces), self.batch_size))
         # The last batch may be a short one, and stays at the end.
         last = [batches.pop()] if len(batches[-1]) < self.batch_size else []
         places = torch.randperm(len(batches), generator=self.generator).tolist()
