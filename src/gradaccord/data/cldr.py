@@ -44,6 +44,7 @@ UNSEEN_LANGUAGES = (
 
 _TEST_SHARE = 4  # one concept in this many is a test concept
 _DEV_SHARE = 6  # and of the others one in this many is held out to choose settings by
+_PARTS = ("train", "dev", "test")
 _NOT_NAMES = frozenset({"ZZ", "XA", "XB", "XXX", "XTS", "und", "mul", "mis", "zxx"})
 
 
@@ -129,28 +130,33 @@ def load(languages: Iterable[str] = LANGUAGES, seed: int = 0) -> CLDR:
     languages = tuple(languages)
     if not languages:
         raise ValueError("`languages` is empty: give at least one, such as 'de'.")
-    train: dict[str, list[Name]] = {}
-    dev: dict[str, list[Name]] = {}
-    test: dict[str, list[Name]] = {}
-    for language in languages:
-        for part, chosen in ((train, is_train), (dev, is_dev), (test, is_test)):
-            part[language] = [name for name in names(language) if chosen(name.concept)]
-    # Two concepts may share a name, one here and one in another language: the test keeps it.
-    for later, earlier in ((test, (dev, train)), (dev, (train,))):
-        judged = {name.text.casefold() for name in chain.from_iterable(later.values())}
-        for part in earlier:
-            for language, known in part.items():
-                part[language] = [name for name in known if name.text.casefold() not in judged]
-    tasks = {
-        language: Task(
-            train=Examples.of(_drawn(train[language], TRAIN_SIZES.get(language), f"{seed}/{language}")),
-            dev=Examples.of(dev[language]),
-            test=Examples.of(test[language]),
-        )
-        for language in languages
-    }
-    texts = (name.text for name in chain.from_iterable(train.values()))
-    return CLDR(tasks, KINDS, Vocabulary.of(texts))
+    tasks = {language: task(language, languages, seed) for language in languages}
+    learned = (name.text for language in languages for name in _kept(language, "train", languages))
+    return CLDR(tasks, KINDS, Vocabulary.of(learned))
+
+
+def task(language: str, languages: tuple[str, ...] = LANGUAGES, seed: int = 0) -> Task:
+    """One language as `load` has it among several, without the others."""
+    train, dev, test = (_kept(language, part, languages) for part in _PARTS)
+    drawn = _drawn(train, TRAIN_SIZES.get(language), f"{seed}/{language}")
+    return Task(Examples.of(drawn), Examples.of(dev), Examples.of(test))
+
+
+def _kept(language: str, part: str, languages: tuple[str, ...]) -> list[Name]:
+    """A split's names. Two concepts may share one, in any two languages: test keeps it, else dev."""
+    later = _PARTS[_PARTS.index(part) + 1 :]
+    judged = set().union(*(_texts(other, split) for other in languages for split in later))
+    return [name for name in _names_of(language, part) if name.text.casefold() not in judged]
+
+
+@lru_cache(maxsize=512)
+def _names_of(language: str, part: str) -> tuple[Name, ...]:
+    return tuple(name for name in names(language) if _part(name.concept) == part)
+
+
+@lru_cache(maxsize=512)
+def _texts(language: str, part: str) -> frozenset[str]:
+    return frozenset(name.text.casefold() for name in _names_of(language, part))
 
 
 @lru_cache(maxsize=128)
@@ -175,18 +181,25 @@ def names(language: str) -> tuple[Name, ...]:
 
 def is_test(concept: str) -> bool:
     """Whether a concept belongs to the test set: the same in every language, process and version."""
-    return _digest(concept) % _TEST_SHARE == 0
+    return _part(concept) == "test"
 
 
 def is_dev(concept: str) -> bool:
     """Whether a concept is held out to choose settings by."""
-    number = _digest(concept)
-    return number % _TEST_SHARE != 0 and number // _TEST_SHARE % _DEV_SHARE == 0
+    return _part(concept) == "dev"
 
 
 def is_train(concept: str) -> bool:
     """Whether a concept may be learned from, with labels or without."""
-    return not is_test(concept) and not is_dev(concept)
+    return _part(concept) == "train"
+
+
+@lru_cache(maxsize=8192)
+def _part(concept: str) -> str:
+    number = _digest(concept)
+    if number % _TEST_SHARE == 0:
+        return "test"
+    return "dev" if number // _TEST_SHARE % _DEV_SHARE == 0 else "train"
 
 
 def _drawn(known: list[Name], size: int | None, draw: str) -> list[Name]:

@@ -21,7 +21,7 @@ def load(language: str) -> Dataset:
 
     if not language:
         raise ValueError(f"`cldr` has many languages: choose one, such as 'cldr/{cldr.LANGUAGES[0]}'.")
-    task = cldr.load(dict.fromkeys([*cldr.LANGUAGES, language])).tasks[language]
+    task = cldr.task(language, tuple(dict.fromkeys([*cldr.LANGUAGES, language])))
     splits = {
         split: [
             Text(text, None, int(label), f"{split}-{number}-{concept}")
