@@ -6,12 +6,13 @@ import os
 import shutil
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from gradaccord.train.run_folder import read_json, write_json
+from gradaccord.train.run_folder import RunFolderError, read_json, write_json
 
 STATE = "state-{rank}.pt"
 SUMS = "sums.json"
@@ -47,27 +48,38 @@ class Checkpoints:
         final = self.folder / f"step-{step:08d}"
         temporary = self.folder / f"step-{step:08d}.tmp"
         try:
-            if rank == 0:
-                shutil.rmtree(temporary, ignore_errors=True)
-                temporary.mkdir(parents=True)
-            wait()
-            with (temporary / STATE.format(rank=rank)).open("wb") as file:
-                torch.save(dict(state), file)
-                file.flush()
-                os.fsync(file.fileno())
-            wait()
-            if rank == 0:
-                sums = {path.name: checksum(path) for path in sorted(temporary.iterdir())}
-                write_json(temporary / SUMS, sums)
-                shutil.rmtree(final, ignore_errors=True)
-                os.replace(temporary, final)
-                for old in self.all()[: -self.keep]:
-                    shutil.rmtree(old, ignore_errors=True)
-            wait()
+            with _one_sentence(final):
+                self._write(final, temporary, state, rank, wait)
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
         return final
+
+    def _write(
+        self,
+        final: Path,
+        temporary: Path,
+        state: Mapping[str, Any],
+        rank: int,
+        wait: Callable[[], None],
+    ) -> None:
+        if rank == 0:
+            shutil.rmtree(temporary, ignore_errors=True)
+            temporary.mkdir(parents=True)
+        wait()
+        with (temporary / STATE.format(rank=rank)).open("wb") as file:
+            torch.save(dict(state), file)
+            file.flush()
+            os.fsync(file.fileno())
+        wait()
+        if rank == 0:
+            sums = {path.name: checksum(path) for path in sorted(temporary.iterdir())}
+            write_json(temporary / SUMS, sums)
+            shutil.rmtree(final, ignore_errors=True)
+            os.replace(temporary, final)
+            for old in self.all()[: -self.keep]:
+                shutil.rmtree(old, ignore_errors=True)
+        wait()
 
     def latest(self, rank: int = 0) -> Iterator[tuple[Path, dict[str, Any] | CheckpointError]]:
         """The newest first: its state, or what is wrong with it."""
@@ -76,6 +88,23 @@ class Checkpoints:
                 yield path, load(path, rank)
             except CheckpointError as error:
                 yield path, error
+
+
+@contextmanager
+def _one_sentence(final: Path) -> Iterator[None]:
+    """A full disk, said so: torch raises an error of its own after the system's."""
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, OSError):
+            cause = cause.__context__
+        if cause is None:
+            raise
+        raise RunFolderError(
+            f"The checkpoint {final} cannot be written ({cause.strerror}): make room and go on with "
+            "--resume; the one before is kept."
+        ) from error
 
 
 def load(path: Path, rank: int = 0) -> dict[str, Any]:

@@ -1,0 +1,173 @@
+"""What goes wrong at the command line: one sentence, an exit code, and what was saved is kept."""
+
+import os
+import resource
+import signal
+import subprocess
+
+import pytest
+from train_toy import complaint, same, until, weights
+
+from gradaccord.cli import main
+from gradaccord.train.run_folder import locked
+
+
+def said(capsys, *arguments, code=2):
+    """The one sentence on stderr."""
+    with pytest.raises(SystemExit) as end:
+        main([str(one) for one in arguments])
+    printed = capsys.readouterr().err
+    assert end.value.code == code, printed
+    assert printed.startswith("gradaccord: ")
+    assert printed.count("\n") == 1
+    return printed
+
+
+def succeeds(*arguments):
+    with pytest.raises(SystemExit) as end:
+        main([str(one) for one in arguments])
+    assert end.value.code == 0
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        (["train.lr=fast"], "`train.lr` is 'fast': input should be a valid number"),
+        (["train.lr=-1"], "`train.lr` is -1: input should be greater than 0"),
+        (["train.batchsize=8"], "train has no key 'batchsize': did you mean 'batch_size'?"),
+        (["train.epochs=1"], "`epochs` and `steps` both say how long: give one of them"),
+        (["method=pcgard"], "The method 'pcgard' is unknown: did you mean 'pcgrad'?"),
+        (["method=dotprod", "method.wieght=1"], "has no option 'wieght': did you mean 'weight'?"),
+        (["sampler=round"], "The sampler 'round' is unknown: did you mean 'round_robin'?"),
+        (["regularize=smrt"], "The regulariser 'smrt' is unknown: did you mean 'smart'?"),
+        (["train.optimizer=adm"], "'adm', which is unknown: did you mean 'adam'?"),
+        (["tasks.film.kind=classifier"], "did you mean 'classification'?"),
+        (["tasks.film.labels=[a,b]"], "film.train.csv, line 2"),
+        (["tasks.film.files.train=none.csv"], "none.csv: No such file"),
+        (["tasks.film={data: sstt}"], "'sstt'"),
+        (["model=/none/such"], "/none/such"),
+        (["train.warm_start={task: bnk}"], "`train.warm_start.task` is 'bnk': name a trained task"),
+        (["nonsense"], "has no `=`: write key=value"),
+    ],
+)
+def test_a_wrong_setting(written, capsys, tmp_path, overrides, sentence):
+    assert sentence in said(capsys, "train", written(), *overrides, "--out", tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "holds no mapping"),
+        ("tasks: [", "line 1, is not YAML"),
+        ("tasks: {}\n", "line 1: `tasks`"),
+        ("model: minilm\n", "`tasks` is missing"),
+        ("tasks:\n  a: sst\n  a: sts\n", "line 3, is not YAML: the key 'a' is given twice"),
+    ],
+)
+def test_a_wrong_file(tmp_path, capsys, text, sentence):
+    (tmp_path / "run.yaml").write_text(text)
+    wrong = said(capsys, "train", tmp_path / "run.yaml", "--out", tmp_path / "run")
+    assert sentence in wrong
+    assert "run.yaml" in wrong
+
+
+def test_a_missing_file(tmp_path, capsys):
+    assert "none.yaml: No such file" in said(capsys, "train", tmp_path / "none.yaml")
+
+
+def test_a_run_folder_that_cannot_be_made(written, tmp_path, capsys):
+    (tmp_path / "file").write_text("in the way")
+    for out in (tmp_path / "file", tmp_path / "file" / "run"):
+        wrong = said(capsys, "train", written(), "--out", out)
+        assert "cannot be written to" in wrong
+        assert "choose another --out" in wrong
+
+
+def test_a_read_only_run_folder(written, tmp_path, capsys):
+    with mounted(tmp_path / "disk", "ro"):
+        wrong = said(capsys, "train", written(), "--out", tmp_path / "disk" / "run")
+    assert "cannot be written to (Read-only file system): choose another --out" in wrong
+
+
+def test_a_full_disk_keeps_the_checkpoint_before_and_the_run_goes_on(written, tmp_path, capsys):
+    """Room for one checkpoint and the best weights, not for a second checkpoint."""
+    file = written(train={"steps": 8, "save_every": 4, "evaluate_every": 8})
+    succeeds("train", file, "--out", tmp_path / "whole")
+    size = sum(p.stat().st_size for p in (tmp_path / "whole/checkpoints/step-00000004").iterdir())
+    disk = tmp_path / "disk"
+    with mounted(disk, f"size={int(1.6 * size) // 1024}k"):
+        wrong = said(capsys, "train", file, "--out", disk / "run")
+        assert "No space left on device" in wrong
+        assert [p.name for p in (disk / "run" / "checkpoints").iterdir()] == ["step-00000004"]
+        mount("-o", f"remount,size={20 * size // 1024}k", disk)
+        succeeds("train", file, "--out", disk / "run", "--resume")
+        assert "Continued at step 4." in capsys.readouterr().out
+        assert same(weights(disk / "run"), weights(tmp_path / "whole"))
+
+
+def test_a_file_that_may_not_grow(written, tmp_path, command):
+    """A quota, as RLIMIT_FSIZE: needs no mount."""
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+
+    wrong = complaint(command("train", written(), "--out", tmp_path / "run", before=limit))
+    assert "File too large" in wrong
+    assert list((tmp_path / "run" / "checkpoints").iterdir()) == []
+
+
+def test_two_processes_on_one_folder(written, tmp_path, capsys):
+    with locked(tmp_path / "run"):
+        wrong = said(capsys, "train", written(), "--out", tmp_path / "run")
+    assert "is in use by another process" in wrong
+    succeeds("train", written(train={"steps": 1}), "--out", tmp_path / "run")
+
+
+def test_a_loss_that_explodes(written, tmp_path, capsys):
+    file = written(train={"clip": None, "lr": 1e30, "optimizer": "sgd", "save_every": 1, "warmup": 0.0})
+    wrong = said(capsys, "train", file, "--out", tmp_path / "run", code=1)
+    assert "is not finite at step 2" in wrong
+    assert "(examples " in wrong
+    assert "the checkpoint before is " in wrong
+    assert [p.name for p in (tmp_path / "run" / "checkpoints").iterdir()] == ["step-00000001"]
+
+
+def test_ctrl_c_saves_and_prints_how_to_go_on(written, tmp_path, command):
+    """A real signal, in the middle of a step; the run then goes on bit for bit."""
+    file = written(train={"steps": 60, "save_every": 5, "evaluate_every": 60})
+    arguments = ["train", file, "--out", tmp_path / "run"]
+    running = command(*arguments)
+    until(lambda: list(tmp_path.glob("run/checkpoints/step-*5")) or running.poll() is not None)
+    running.send_signal(signal.SIGINT)
+    out, _ = running.done(130)
+    last = out.strip().splitlines()[-1]
+    step = int(sorted(tmp_path.glob("run/checkpoints/step-*"))[-1].name.removeprefix("step-"))
+    assert 5 <= step < 60
+    assert last.startswith(f"Saved at step {step}. Go on with: gradaccord train {file} --out ")
+    assert last.endswith(" --resume")
+    succeeds(*arguments, "--resume")
+    succeeds("train", file, "--out", tmp_path / "whole")
+    assert same(weights(tmp_path / "run"), weights(tmp_path / "whole"))
+
+
+class mounted:  # noqa: N801
+    """A file system of its own in memory; where that is not allowed the test is skipped."""
+
+    def __init__(self, folder, options):
+        self.folder, self.options = folder, options
+
+    def __enter__(self):
+        self.folder.mkdir()
+        if os.name != "posix" or mount("-t", "tmpfs", "-o", self.options, "tmpfs", self.folder):
+            pytest.skip("mounting a file system is not allowed here")
+
+    def __exit__(self, *_):
+        subprocess.run(["umount", self.folder], check=True)
+
+
+def mount(*arguments):
+    """The exit code."""
+    try:
+        return subprocess.run(["mount", *arguments], capture_output=True, check=False).returncode
+    except OSError:
+        return 1
