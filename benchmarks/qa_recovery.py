@@ -1,4 +1,4 @@
-"""How many gold answers are spans of whole tokens, by data set and language, and how long encoding takes.
+"""How many gold answers are spans of whole tokens, by data set and language, and the time it takes.
 
     python benchmarks/qa_recovery.py DATA [--tokenizer FOLDER] [--split fine]
 
