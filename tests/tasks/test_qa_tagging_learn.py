@@ -80,7 +80,7 @@ EVERY = pytest.mark.parametrize(("task", "read"), CASES.values(), ids=CASES)
 @EVERY
 def test_learns_32_examples_by_heart(task: Task[Any], read: Callable[[], Sequence[Any]]) -> None:
     examples = read()
-    model, encoded = learned(task, examples, passes=25)
+    model, encoded = learned(task, examples, passes=15)
     assert evaluate(model, "it", task, examples, encoded).scores[task.metric] >= 95
 
 
