@@ -426,9 +426,13 @@ def test_the_table_of_found_sets(tmp_path, monkeypatch):
     found = list_data(tmp_path, console)
     shown = console.export_text()
     assert "sst2" in [each.name for each in found]
-    assert re.search(r"sst2 +classification +en +1,234 +unreadable, see below", shown)
+    assert re.search(r"sst2 +1,234 +classification +en +unreadable, see below", shown)
     assert "territory, city" in shown  # the classes of the embedded sets
     assert "broken gzip file" in shown
+    for width in (80, 40):
+        narrow = Console(width=width, record=True, file=io.StringIO())
+        list_data(tmp_path, narrow)
+        assert re.search(r"^sst2 +1,234 +classification", narrow.export_text(), re.MULTILINE)
     monkeypatch.delenv("GRADACCORD_DATA", raising=False)
     list_data(console=console)
     assert "GRADACCORD_DATA" in console.export_text()

@@ -32,9 +32,11 @@ class Classes:
         try:
             return self.numbers[written]
         except KeyError:
-            counted = "" if self._numbered else f"0..{len(self.names) - 1} or "
+            known = ", ".join(self.names)
+            if not self._numbered:
+                known = f"0..{len(self.names) - 1} or {known}"
             raise ValueError(
-                f"{at(file, line)}: the label {written!r} is not one of {counted}{', '.join(self.names)}."
+                f"{at(file, line)}: the label {written!r} is not one of {known}."
             ) from None
 
 
