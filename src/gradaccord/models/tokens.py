@@ -106,7 +106,9 @@ class HuggingFaceTokens:
         self.size = len(tokenizer)
         self.max_length = min(int(tokenizer.model_max_length), 1_000_000)
         self.has_types = "token_type_ids" in tokenizer.model_input_names
-        self.fingerprint = blake2b(described.encode(), digest_size=16).hexdigest()
+        # Which ids are special is said beside the vocabulary, and masking depends on it.
+        special = f"{sorted(tokenizer.all_special_ids)} {tokenizer.mask_token_id}"
+        self.fingerprint = blake2b((described + special).encode(), digest_size=16).hexdigest()
 
     @classmethod
     def load(cls, name: str | Path) -> HuggingFaceTokens:

@@ -14,7 +14,7 @@ from gradaccord.data.encoded import Encoded
 from gradaccord.models.tokens import Tokens
 from gradaccord.tasks.task import Task
 
-_FORMAT = 1  # to be raised when an encoding changes
+_FORMAT = 2  # to be raised when an encoding changes
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,9 @@ def encode(task: Task[Any], examples: Sequence[Any], tokens: Tokens) -> Encoded:
 
 def _key(task: Task[Any], examples: Sequence[Any], tokens: Tokens) -> str:
     digest = blake2b(digest_size=20)
-    for part in (str(_FORMAT), task.kind, repr(task), tokens.fingerprint, str(tokens.max_length)):
+    # Models of one vocabulary may differ in segments (BERT and DistilBERT) and in what they pad with.
+    limits = (tokens.max_length, tokens.has_types, tokens.pad)
+    for part in (str(_FORMAT), task.kind, repr(task), tokens.fingerprint, repr(limits)):
         digest.update(part.encode() + b"\0")
     for piece in _pieces(examples):
         digest.update(piece)

@@ -103,7 +103,8 @@ def pseudo_tasks(
         )
         return {"clusters": found}, {"explained": repr(explained), "converged": str(int(converged))}
 
-    options = (_FORMAT, clusters, components, restarts, seed, length, tokens.fingerprint)
+    read = (tokens.fingerprint, tokens.has_types)
+    options = (_FORMAT, clusters, components, restarts, seed, length, read)
     kept, said = cached("clusters", _digest(options, texts, trunk), make)
     assigned = kept["clusters"].long()
     names = [f"{dataset.name}.{number + 1}" for number in range(int(assigned.max()) + 1)]
