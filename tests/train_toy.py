@@ -13,6 +13,7 @@ import pytest
 import torch
 from small_models import TEXTS, save_checkpoint
 
+from gradaccord.cli import main
 from gradaccord.train.checkpoints import load as load_checkpoint
 from gradaccord.train.reading import check_config, write_config
 from gradaccord.train.start import start
@@ -161,6 +162,19 @@ def complaint(process, code=2):
     assert err.startswith("gradaccord: "), err
     assert err.count("\n") == 1, err
     return err
+
+
+def said(capsys, *arguments, code=2):
+    """The one sentence on stderr that a command, called in this process, ends with; code 0: stdout."""
+    with pytest.raises(SystemExit) as end:
+        main([str(one) for one in arguments])
+    printed = capsys.readouterr()
+    assert end.value.code == code, printed.err
+    if code == 0:
+        return printed.out
+    assert printed.err.startswith("gradaccord: ")
+    assert printed.err.count("\n") == 1
+    return printed.err
 
 
 def until(condition, seconds=240):

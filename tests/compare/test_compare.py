@@ -8,7 +8,7 @@ import signal
 from threading import Thread
 
 import pytest
-from train_toy import same, until, weights
+from train_toy import said, same, until, weights
 
 from gradaccord.cli import main
 from gradaccord.train.reading import write_config
@@ -47,17 +47,6 @@ def run_here(*arguments):
     with pytest.raises(SystemExit) as end:
         main([str(one) for one in arguments])
     assert end.value.code == 0
-
-
-def refused(capsys, *arguments):
-    """The one sentence on stderr."""
-    with pytest.raises(SystemExit) as end:
-        main([str(one) for one in arguments])
-    assert end.value.code == 2
-    said = capsys.readouterr().err
-    assert said.startswith("gradaccord: ")
-    assert said.count("\n") == 1
-    return said
 
 
 def table(folder):
@@ -177,13 +166,13 @@ def test_ctrl_c_saves_every_run_and_the_same_command_goes_on(file, tmp_path, com
 def test_no_run_that_finishes_is_one_sentence(file, tmp_path, capsys):
     (tmp_path / "all" / "sum" / "seed-0").mkdir(parents=True)
     (tmp_path / "all" / "sum" / "seed-0" / "checkpoints").write_text("in the way")
-    said = refused(capsys, "compare", file, "--methods", "sum", "--seeds", 1, "--out", tmp_path / "all")
-    assert "No run finished: sum seed 0 ended with exit code 2" in said
+    wrong = said(capsys, "compare", file, "--methods", "sum", "--seeds", 1, "--out", tmp_path / "all")
+    assert "No run finished: sum seed 0 ended with exit code 2" in wrong
 
 
 def test_other_settings_are_refused_in_one_sentence(file, copied, capsys):
-    said = refused(capsys, "compare", file, "train.lr=0.5", "--out", copied, "--seeds", 2)
-    assert "holds a run with other settings" in said
+    wrong = said(capsys, "compare", file, "train.lr=0.5", "--out", copied, "--seeds", 2)
+    assert "holds a run with other settings" in wrong
 
 
 @pytest.mark.parametrize(
@@ -197,7 +186,7 @@ def test_other_settings_are_refused_in_one_sentence(file, copied, capsys):
     ],
 )
 def test_a_mistake_is_one_sentence_before_any_work(file, tmp_path, capsys, arguments, sentence):
-    assert sentence in refused(capsys, "compare", file, "--out", tmp_path / "none", *arguments)
+    assert sentence in said(capsys, "compare", file, "--out", tmp_path / "none", *arguments)
     assert not (tmp_path / "none").exists()
 
 

@@ -6,27 +6,9 @@ import signal
 import subprocess
 
 import pytest
-from train_toy import complaint, same, until, weights
+from train_toy import complaint, said, same, until, weights
 
-from gradaccord.cli import main
 from gradaccord.train.run_folder import locked
-
-
-def said(capsys, *arguments, code=2):
-    """The one sentence on stderr."""
-    with pytest.raises(SystemExit) as end:
-        main([str(one) for one in arguments])
-    printed = capsys.readouterr().err
-    assert end.value.code == code, printed
-    assert printed.startswith("gradaccord: ")
-    assert printed.count("\n") == 1
-    return printed
-
-
-def succeeds(*arguments):
-    with pytest.raises(SystemExit) as end:
-        main([str(one) for one in arguments])
-    assert end.value.code == 0
 
 
 @pytest.mark.parametrize(
@@ -92,7 +74,7 @@ def test_a_read_only_run_folder(written, tmp_path, capsys):
 def test_a_full_disk_keeps_the_checkpoint_before_and_the_run_goes_on(written, tmp_path, capsys):
     """Room for one checkpoint and the best weights, not for a second checkpoint."""
     file = written(train={"steps": 8, "save_every": 4, "evaluate_every": 8})
-    succeeds("train", file, "--out", tmp_path / "whole")
+    said(capsys, "train", file, "--out", tmp_path / "whole", code=0)
     size = sum(p.stat().st_size for p in (tmp_path / "whole/checkpoints/step-00000004").iterdir())
     disk = tmp_path / "disk"
     with mounted(disk, f"size={int(1.6 * size) // 1024}k"):
@@ -100,8 +82,8 @@ def test_a_full_disk_keeps_the_checkpoint_before_and_the_run_goes_on(written, tm
         assert "No space left on device" in wrong
         assert [p.name for p in (disk / "run" / "checkpoints").iterdir()] == ["step-00000004"]
         mount("-o", f"remount,size={20 * size // 1024}k", disk)
-        succeeds("train", file, "--out", disk / "run", "--resume")
-        assert "Continued at step 4." in capsys.readouterr().out
+        out = said(capsys, "train", file, "--out", disk / "run", "--resume", code=0)
+        assert "Continued at step 4." in out
         assert same(weights(disk / "run"), weights(tmp_path / "whole"))
 
 
@@ -120,7 +102,7 @@ def test_two_processes_on_one_folder(written, tmp_path, capsys):
     with locked(tmp_path / "run"):
         wrong = said(capsys, "train", written(), "--out", tmp_path / "run")
     assert "is in use by another process" in wrong
-    succeeds("train", written(train={"steps": 1}), "--out", tmp_path / "run")
+    said(capsys, "train", written(train={"steps": 1}), "--out", tmp_path / "run", code=0)
 
 
 def test_a_loss_that_explodes(written, tmp_path, capsys):
@@ -132,7 +114,7 @@ def test_a_loss_that_explodes(written, tmp_path, capsys):
     assert [p.name for p in (tmp_path / "run" / "checkpoints").iterdir()] == ["step-00000001"]
 
 
-def test_ctrl_c_saves_and_prints_how_to_go_on(written, tmp_path, command):
+def test_ctrl_c_saves_and_prints_how_to_go_on(written, tmp_path, command, capsys):
     """A real signal, in the middle of a step; the run then goes on bit for bit."""
     file = written(train={"steps": 60, "save_every": 5, "evaluate_every": 60})
     arguments = ["train", file, "--out", tmp_path / "run"]
@@ -145,8 +127,8 @@ def test_ctrl_c_saves_and_prints_how_to_go_on(written, tmp_path, command):
     assert 5 <= step < 60
     assert last.startswith(f"Saved at step {step}. Go on with: gradaccord train {file} --out ")
     assert last.endswith(" --resume")
-    succeeds(*arguments, "--resume")
-    succeeds("train", file, "--out", tmp_path / "whole")
+    said(capsys, *arguments, "--resume", code=0)
+    said(capsys, "train", file, "--out", tmp_path / "whole", code=0)
     assert same(weights(tmp_path / "run"), weights(tmp_path / "whole"))
 
 

@@ -14,6 +14,7 @@ import torch
 
 from gradaccord.train.run_folder import RunFolderError, read_json, write_json
 
+CHECKPOINTS = "checkpoints"  # the folder, in a run's
 STATE = "state-{rank}.pt"
 SUMS = "sums.json"
 

@@ -20,7 +20,7 @@ from torch import nn
 from gradaccord.core.gather import LossNotFiniteError
 from gradaccord.core.report import StepReport
 from gradaccord.data.encoded import Batch
-from gradaccord.train.checkpoints import Checkpoints
+from gradaccord.train.checkpoints import CHECKPOINTS, Checkpoints
 from gradaccord.train.config import Config
 from gradaccord.train.feeding import Drawn
 from gradaccord.train.interrupts import Interrupts
@@ -81,7 +81,7 @@ class Fit:
         )
         self.model = accelerator.prepare_model(problem.model).train()  # trunks come in eval mode
         self.trainable = self.regularizers.whole(self.model)
-        self.checkpoints = Checkpoints(folder / "checkpoints", config.train.keep)
+        self.checkpoints = Checkpoints(folder / CHECKPOINTS, config.train.keep)
         self.step = 0
         self.seconds = 0.0  # of training, over all sessions
         self.phases = self._plan()

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from gradaccord.train.checkpoints import CHECKPOINTS, Checkpoints
 from gradaccord.train.config import Config
 from gradaccord.train.fitting import Fit, Progress, peak_memory
 from gradaccord.train.holding import held
@@ -29,6 +30,7 @@ from gradaccord.train.run_folder import (
     read_json,
     write_json,
 )
+from gradaccord.train.tensorboard import Board
 
 MODEL = "model"  # the folder, in a run's, of the model that is kept
 
@@ -83,7 +85,9 @@ def train(
                 if continued
                 else "There is no checkpoint: started anew."
             )
-        log = Log(folder / LOG if main else None, fit.step if continued else None)
+        since = fit.step if continued else None
+        board = Board(folder, since) if main and config.train.tensorboard else None
+        log = Log(folder / LOG if main else None, since, board)
         try:
             fit.run(log)
             if fit.interrupted:
@@ -197,7 +201,10 @@ def _save_model(problem: Problem, folder: Path) -> None:
 
 def _check_folder(config: Config, folder: Path, resume: bool) -> dict[str, Any] | None:
     """The results if there is nothing left to do; an error if the folder holds something else."""
-    if not (folder / CONFIG).exists():
+    trained = (folder / RESULTS).exists() or Checkpoints(folder / CHECKPOINTS).all()
+    if (
+        not (folder / CONFIG).exists() or not trained
+    ):  # a run that failed before it began is no obstacle
         return None
     if not resume:
         state = "a finished" if (folder / RESULTS).exists() else "an unfinished"

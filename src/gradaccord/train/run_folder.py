@@ -14,6 +14,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import IO, Any
 
+from gradaccord.train.tensorboard import Board
+
 CONFIG, LOG, RESULTS, ABOUT = "config.yaml", "log.jsonl", "results.json", "about.json"
 
 
@@ -72,9 +74,12 @@ class Log:
 
     SECONDS = 2.0
 
-    def __init__(self, path: Path | None, resume_at: int | None = None) -> None:
-        """path: None for a process that writes nothing."""
+    def __init__(
+        self, path: Path | None, resume_at: int | None = None, board: Board | None = None
+    ) -> None:
+        """path: None for a process that writes nothing. board: is told every record, too."""
         self.file: IO[str] | None = None
+        self.board = board
         self._flushed = time.monotonic()
         if path is None:
             return
@@ -89,6 +94,8 @@ class Log:
         if self.file is None:
             return
         self.file.write(json.dumps(record, ensure_ascii=False) + "\n")
+        if self.board is not None:
+            self.board.write(record)
         if time.monotonic() - self._flushed > self.SECONDS:
             self.flush()
 
@@ -100,6 +107,8 @@ class Log:
 
     def close(self) -> None:
         """Write through and close."""
+        if self.board is not None:
+            self.board.close()
         if self.file is not None:
             self.file.close()
 
