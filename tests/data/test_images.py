@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from gradaccord import data
 from gradaccord.data.cifar import read_cifar
 from gradaccord.data.images import Images, Picture, load
 from gradaccord.data.svhn import read_svhn
@@ -233,3 +234,25 @@ def test_unpickler_reads_arrays_of_python_2():
         assert (
             _ArraysOnly(io.BytesIO(pickle.dumps(array, protocol)), encoding="bytes").load() == array
         ).all()
+
+
+def test_a_set_is_found_below_the_data_folder_and_can_be_cut(tmp_path: Path) -> None:
+    below = tmp_path / "data" / "fashion_mnist"
+    below.mkdir(parents=True)
+    pixels = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (40, 4, 4), dtype=np.uint8))
+    pixels[1] = pixels[0]
+    for name, values in (("images-idx3", pixels), ("labels-idx1", torch.arange(40) % 10)):
+        head = bytes([0, 0, 8, values.dim()]) + b"".join(n.to_bytes(4, "big") for n in values.shape)
+        (below / f"train-{name}-ubyte").write_bytes(head + values.to(torch.uint8).numpy().tobytes())
+    whole = data.load("fashion-mnist", tmp_path / "data")
+    assert whole.counts == {"train": 40}
+    parts = data.cut(whole, 0.3)
+    held, rest = parts.split("dev"), parts.split("train")
+    assert len(held) + len(rest) == 40
+    assert len(held) > 2
+    seen = {picture.image.numpy().tobytes() for picture in rest}
+    assert not any(picture.image.numpy().tobytes() in seen for picture in held)
+    assert rest.labels.tolist() == [
+        label for image, label in zip(pixels, (torch.arange(40) % 10).tolist(), strict=True)
+        if image.unsqueeze(0).numpy().tobytes() in seen
+    ]  # fmt: skip

@@ -29,6 +29,7 @@ from gradaccord.data.examples import (
     Text,
     WordPair,
 )
+from gradaccord.data.images import Images, Picture
 
 ORDER = ("train", "dev", "test")
 
@@ -46,7 +47,7 @@ def cut(dataset: Dataset, shares: float | Mapping[str, float], *, seed: int = 0)
         raise ValueError(f"`{dataset.name}` has no split to cut.")
     _check(wanted, dataset, source)
     examples = dataset.splits[source]
-    parts: dict[str, list[Any]] = {name: [] for name in wanted}
+    rows: dict[str, list[int]] = {name: [] for name in wanted}
     firsts: dict[Hashable, int] = {}
     for row, example in enumerate(examples):
         first = firsts.setdefault(shared_text(example), row)
@@ -54,17 +55,24 @@ def cut(dataset: Dataset, shares: float | Mapping[str, float], *, seed: int = 0)
         for name, share in wanted.items():
             end += share
             if draw < end:
-                parts[name].append(example)
+                rows[name].append(row)
                 break
-    for name, part in parts.items():
-        if not part:
+    for name, chosen in rows.items():
+        if not chosen:
             raise ValueError(
                 f"`cut` leaves no example for {name!r} out of {len(examples)} of `{dataset.name}`: "
                 "give it a larger share."
             )
+    parts = {name: _part(examples, chosen) for name, chosen in rows.items()}
     kept = {name: split for name, split in dataset.splits.items() if name != source}
     splits: dict[str, Sequence[Any]] = {**kept, **parts}
     return dataclasses.replace(dataset, splits={name: splits[name] for name in ORDER if name in splits})
+
+
+def _part(examples: Sequence[Any], rows: list[int]) -> Sequence[Any]:
+    if isinstance(examples, Images):
+        return examples.part(rows)
+    return [examples[row] for row in rows]
 
 
 def shared_text(example: Any) -> Hashable:
@@ -83,6 +91,8 @@ def shared_text(example: Any) -> Hashable:
         return example.words
     if isinstance(example, Line):
         return example.id or example.text
+    if isinstance(example, Picture):  # the same picture twice stays together
+        return example.image.numpy().tobytes()
     raise ValueError(f"`cut` does not know examples of the type {type(example).__name__}.")
 
 

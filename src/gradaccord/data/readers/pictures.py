@@ -34,7 +34,21 @@ def load(name: str, folder: Path) -> Dataset:
             f"gradaccord.data.class_splits.load({own!r}, folder)."
         )
     read: Callable[[str, Path], Dataset] = import_module("gradaccord.data.images").load
-    return read(name, folder)
+    return read(name, _holding(folder, name))
+
+
+def _holding(root: Path, name: str) -> Path:
+    """The folder that `found` lists the set from; else the one given."""
+    if not root.is_dir():
+        return root
+    return next((folder for folder in _folders(root, name) if _holds(folder, name)), root)
+
+
+def _holds(folder: Path, name: str) -> bool:
+    try:
+        return bool(COUNTS[name](folder))
+    except (OSError, EOFError, zlib.error, struct.error, zipfile.BadZipFile):
+        return True  # reading it will tell what is broken
 
 
 def found(root: Path) -> list[Found]:
