@@ -15,11 +15,12 @@ import torch
 from small_models import train_tokenizer
 
 from gradaccord.data.cache import cache_folder
+from gradaccord.data.dataset import Dataset
 from gradaccord.data.encoded import Encoded
 from gradaccord.data.examples import Line, Text
 from gradaccord.models.tokens import HuggingFaceTokens
 from gradaccord.tasks import build
-from gradaccord.tasks.prepared import encode
+from gradaccord.tasks.prepared import encode, prepare
 from gradaccord.tasks.task import Task
 
 PAIRS = [Text("The quick brown fox", "jumps over it", 0, "a"), Text("A good film", "a bad one", 1, "b")]
@@ -105,3 +106,17 @@ def test_several_at_once_see_a_whole_file_or_none() -> None:
         found = list(pool.map(lambda each: encode(TASK, PAIRS * 200, each), read))
     assert all(same(each, expected) for each in found)
     assert [path.suffix for path in cache_folder().iterdir()] == [".safetensors"]
+
+
+@pytest.mark.parametrize("kind", ["classification", "regression"])
+def test_what_has_no_label_is_not_trained_on_but_predicted(kind: str) -> None:
+    unknown = replace(PAIRS[1], label=None)
+    dataset = Dataset("mixed", kind, {"train": [unknown, PAIRS[0]], "dev": [unknown, PAIRS[0]]})
+    task = TASK if kind == "classification" else build(kind)
+    found = prepare("mixed", task, dataset, tokens())
+    assert (list(found.splits["train"]), len(found.encoded["train"])) == ([PAIRS[0]], 1)
+    assert found.notes["train"]["left out, without a label"] == 1
+    assert len(found.encoded["dev"]) == len(found.splits["dev"]) == 2
+    nothing = replace(dataset, splits={"train": [unknown]})
+    with pytest.raises(ValueError, match="'mixed': none of its 1 training examples is labelled"):
+        prepare("mixed", task, nothing, tokens())

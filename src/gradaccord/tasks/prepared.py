@@ -34,17 +34,46 @@ class Prepared:
 
 
 def prepare(name: str, task: Task[Any], dataset: Dataset, tokens: Tokens) -> Prepared:
-    """Tokenise every split, or read it from the cache (`gradaccord.data.cache`)."""
-    encoded = {split: encode(task, examples, tokens) for split, examples in dataset.splits.items()}
-    return Prepared(name, task, dict(dataset.splits), encoded)
+    """Tokenise every split, or read it from the cache (`gradaccord.data.cache`).
+
+    Examples without a label are left out of the train split, and counted.
+    """
+    splits = dict(dataset.splits)
+    if "train" in splits:
+        splits["train"] = _labelled(name, task, splits["train"])
+    encoded = {split: encode(task, examples, tokens) for split, examples in splits.items()}
+    left_out = {split: len(dataset.splits[split]) - len(examples) for split, examples in splits.items()}
+    for split, count in left_out.items():
+        if count:
+            notes = {**encoded[split].notes, "left out, without a label": count}
+            encoded[split] = dataclasses.replace(encoded[split], notes=notes)
+    return Prepared(name, task, splits, encoded)
+
+
+def _labelled(name: str, task: Task[Any], examples: Sequence[Any]) -> Sequence[Any]:
+    """Those that a loss can be computed of."""
+    if not _are_texts(examples):
+        return examples
+    kept = [example for example in examples if task.gold(example) is not None]
+    if not kept:
+        raise ValueError(
+            f"Task {name!r}: none of its {len(examples)} training examples is labelled: train on "
+            "another set, or set `evaluate_only: true`."
+        )
+    return examples if len(kept) == len(examples) else kept
 
 
 def encode(task: Task[Any], examples: Sequence[Any], tokens: Tokens) -> Encoded:
     """`task.encode`, kept on disk under a hash of all that it depends on."""
-    if not dataclasses.is_dataclass(next(iter(examples), None)):
-        return task.encode(examples, tokens)  # images: there is nothing to tokenise
+    if not _are_texts(examples):
+        return task.encode(examples, tokens)
     key = _key(task, examples, tokens)
     return Encoded.of_parts(*cached("encoded", key, lambda: task.encode(examples, tokens).parts()))
+
+
+def _are_texts(examples: Sequence[Any]) -> bool:
+    """Not images, of which there is nothing to tokenise, and whose `repr` is not the whole of them."""
+    return dataclasses.is_dataclass(next(iter(examples), None))
 
 
 def _key(task: Task[Any], examples: Sequence[Any], tokens: Tokens) -> str:
