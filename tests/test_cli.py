@@ -1,8 +1,7 @@
-"""The command line: fast help, one-sentence errors, and a demo that shows every method."""
+"""The command line: fast help, one-sentence errors, and a version."""
 
 from __future__ import annotations
 
-import json
 import resource
 import statistics
 import subprocess
@@ -14,7 +13,6 @@ import pytest
 import gradaccord
 from gradaccord.cli import main
 from gradaccord.data import cldr
-from gradaccord.demo.settings import METHODS, Settings
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -32,17 +30,6 @@ def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert said.err.startswith("gradaccord: ")
     assert said.err.count("\n") == 1
     return said.err
-
-
-def test_demo_shows_every_method_and_saves(tmp_path: Path) -> None:
-    done = run("demo", "--seeds", "1", "--steps", "3", "--out", str(tmp_path))
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    for method in METHODS:
-        assert f"\n {method} " in done.stdout
-    assert "Too few seeds" in done.stdout
-    saved = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
-    assert saved["settings"]["steps"] == 3
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,18 +62,12 @@ def test_the_command_line_does_not_import_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_the_default_methods_are_all_methods() -> None:
-    defaults = main.__globals__["demo"].__defaults__
-    assert tuple(defaults[2].split(",")) == tuple(METHODS)
-    assert (defaults[0], defaults[1]) == (Settings.seeds, Settings.steps)
-
-
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["demo", "--methods", "sum,pgrad"], "There is no method 'pgrad': choose from sum, pcgrad"),
+        (["demo", "--methods", "pgrad"], "pcgrad"),
         (["demo", "--seeds", "0"], "Invalid value for '--seeds'"),
-        (["demo", "--steps", "many"], "Invalid value for '--steps'"),
+        (["demo", "--gradients", "many"], "Invalid value for '--gradients'"),
         (["demo", "--colour"], "No such option: --colour"),
         (["dmeo"], "No such command 'dmeo'"),
     ],

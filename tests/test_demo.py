@@ -1,173 +1,187 @@
-"""The demo: a fair comparison, honest words, and an encoder that learns."""
+"""The demo: all three parts through the command line, sentences that follow the numbers, reuse."""
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
-import math
-from collections.abc import Iterator
+import os
+import re
+import statistics
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from rich.console import Console
-from torch.nn.functional import cross_entropy
 
-import gradaccord
+from gradaccord.compare.runs import Run
+from gradaccord.compare.specs import Spec, with_controls
+from gradaccord.compare.summary import summarise
 from gradaccord.data import cldr
-from gradaccord.demo.compare import Standing, compare
-from gradaccord.demo.results import Comparison, Outcome, finding
-from gradaccord.demo.screen import Screen, live_table, results
+from gradaccord.demo.findings import findings
+from gradaccord.demo.glyphs import Glyphs
+from gradaccord.demo.names import Names, recipe, wanted
+from gradaccord.demo.plane import trapped
+from gradaccord.demo.screen import methods_table
 from gradaccord.demo.settings import METHODS, Settings
-from gradaccord.models.characters import CharacterClassifier
+from gradaccord.models.characters import CharacterEncoder
+
+METHOD, CONTROL = "sequential_reptile:inner_steps=40", "sequential_reptile:inner_steps=40,outer_lr=1"
+GLYPHS = Glyphs(20.0, 61.0, 2.0, 3, 45.0, 60.0, 80, 240)
+PLANE = {
+    "rows": [
+        {"method": "MTL", "trapped": {"x3": 1.0}},
+        {"method": "MTL", "trapped": {"x1": 1.0}},
+        {"method": "Reptile", "trapped": {}},
+    ]
+}
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # as in the demo: two that wait for one another are slower
-    yield
-    torch.set_num_threads(threads)
-
-
-@pytest.fixture(scope="module")
-def both() -> Comparison:
-    return compare(Settings(seeds=1, steps=3, methods=("sum", "pcgrad")))
-
-
-def outcome(accuracy: float) -> Outcome:
-    return Outcome({"de": accuracy, "sw": accuracy}, 0.5, 0.1, 0.4, 0.2, 1.1)
-
-
-def comparison(**accuracies: list[float]) -> Comparison:
-    settings = Settings(seeds=len(accuracies["sum"]), methods=tuple(accuracies))
-    outcomes = {method: [outcome(a) for a in values] for method, values in accuracies.items()}
-    return Comparison(settings, outcomes, settings.steps)
-
-
-def rendered(item: object, width: int = 80) -> str:
-    console = Console(file=io.StringIO(), width=width)
-    console.print(item)
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
-
-
-def test_a_few_real_steps_lower_the_loss() -> None:
-    problem = cldr.load(["de", "sw"])
-    torch.manual_seed(0)
-    model = CharacterClassifier(len(problem.vocabulary), problem.tasks, len(problem.kinds))
-    method = gradaccord.PCGrad(model)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
-    batches = {
-        language: (problem.vocabulary.encode(task.train.texts[:32]), task.train.labels[:32])
-        for language, task in problem.tasks.items()
+def run_of(spec: Spec, seed: int, score: float, unseen: float, masked: float) -> Run:
+    """A finished run with these figures: `de` is trained on, `fr` is not."""
+    accuracy = {"de": {"accuracy": score}, "fr": {"accuracy": unseen}}
+    results: dict[str, Any] = {
+        "trained": ["de"],
+        "metrics": {"de": "accuracy", "fr": "accuracy"},
+        "seed": seed,
+        "dev": accuracy,
+        "test": accuracy,
+        "last": {"train_loss": {"de": 0.5 if masked < 2.5 else 0.1}},
+        "evaluations": [{"masked_lm": {"de": masked, "fr": masked}}],
+        "cost": {"seconds": 1.0, "gradients": 10, "memory_mb": 1.0},
     }
-    losses = []
-    for _ in range(15):
-        report = method.backward(
-            {t: lambda t=t, b=b: cross_entropy(model(b[0], t), b[1]) for t, b in batches.items()}
-        )
-        optimizer.step()
-        optimizer.zero_grad()
-        losses.append(float(report.losses.mean()))
-    assert losses[0] == pytest.approx(math.log(5), abs=0.3)  # knows nothing of 5 kinds
-    assert losses[-1] < 0.7 * losses[0]
+    base, gradients = recipe(Settings(Path()))
+    return Run(spec, seed, Path(), spec.config(base, seed, gradients), results)
 
 
-def test_the_encoder_is_small_and_blind_to_padding() -> None:
-    model = CharacterClassifier(400, ["de", "sw"], 5).eval()
-    assert 100_000 < sum(p.numel() for p in model.parameters()) < 250_000
-    tokens = torch.randint(3, 400, (4, 10))
-    padded = torch.nn.functional.pad(tokens, (0, 7))
-    torch.testing.assert_close(model(padded, "sw"), model(tokens, "sw"))
-    assert model.encoder(padded)[:, 10:].abs().max() == 0
-    assert torch.isfinite(model(torch.zeros(1, 5, dtype=torch.int64), "de")).all()
+def names(scores: dict[str, list[float]], masked: dict[str, float] | None = None) -> Names:
+    specs = with_controls([Spec.parse(METHOD)], Spec.parse("sum"))
+    runs = [
+        run_of(spec, seed, score, 40.0 + seed, (masked or {}).get(str(spec), 2.5) + 0.01 * seed)
+        for spec in specs
+        for seed, score in enumerate(scores[str(spec)])
+    ]
+    return Names(summarise(runs), runs, 100, ("de",), {"de": 2.0, "fr": 2.0})
 
 
-def test_a_methods_result_does_not_depend_on_its_company(both: Comparison) -> None:
-    alone = compare(Settings(seeds=1, steps=3, methods=("sum",)))
-    there, here = both.outcomes["sum"][0], alone.outcomes["sum"][0]
-    assert here.accuracy == there.accuracy
-    assert here.train_loss == there.train_loss
-    assert here.cosine == there.cosine
-    assert both.outcomes["pcgrad"][0].train_loss != there.train_loss
+def test_a_gain_over_the_control_too_is_called_one() -> None:
+    found = names({"sum": [60, 61, 62], CONTROL: [60.1, 61, 61.9], METHOD: [63, 64.1, 65.2]})
+    first, second, third = findings(PLANE, found, GLYPHS)
+    assert f"{METHOD} (+3.10 points, p 0.00035) beats both sum (61.00 ± 0.58 %)" in first
+    assert "no method differs clearly from sum (41.00 ± 0.58 %" in second
+    assert "1 of 2 methods always end in one task's own optimum (MTL)" in third
+    assert "1 of 2 methods never" in third
+    assert "from 20 % before to 61 ± 2 % after 3 steps" in third
+    assert "meta-training is worth 15 points" in third
 
 
-def test_global_random_state_and_threads_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.manual_seed(5)
-    expected = torch.rand(3)
-    torch.manual_seed(5)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
-    chosen: list[int] = []
-    monkeypatch.setattr(torch, "set_num_threads", chosen.append)
-    compare(Settings(seeds=1, steps=1, methods=("sum",)))
-    assert torch.equal(torch.rand(3), expected)
-    assert chosen == [1, 7]
+def test_a_gain_that_the_control_has_too_is_none() -> None:
+    found = names({"sum": [60, 61, 62], CONTROL: [63.1, 64.2, 65], METHOD: [63, 64.1, 65.2]})
+    first = findings(PLANE, found, GLYPHS)[0]
+    assert "no method clearly beats both sum (61.00 ± 0.58 %) and its own control over 3 seeds" in first
+    assert re.search(rf"{METHOD} is [+-]0\.00 points, p 1 against {CONTROL}", first)
 
 
-def test_an_interrupt_in_the_first_seed_gives_what_is_done() -> None:
-    seen: list[Standing] = []
-
-    def stop(standing: Standing) -> None:
-        seen.append(standing)
-        if standing.step == 2:
-            raise KeyboardInterrupt
-
-    cut = compare(Settings(seeds=3, steps=50, methods=("sum",)), stop)
-    assert (cut.interrupted, cut.seeds, cut.steps) == (True, 1, 2)
-    assert "Interrupted: 1 of 3 seeds, 2 of 50 steps" in rendered(results(cut))
-    table = rendered(live_table(seen[0]))
-    assert "seed 1 of 3" in table
-    assert "step 1/50" in table
+def test_one_seed_cannot_tell() -> None:
+    found = names({"sum": [60], CONTROL: [61], METHOD: [70]})
+    assert "one seed cannot tell" in findings(PLANE, found, GLYPHS)[0]
 
 
-def test_an_interrupt_later_keeps_whole_seeds() -> None:
-    def stop(standing: Standing) -> None:
-        if (standing.seed, standing.step) == (1, 1):
-            raise KeyboardInterrupt
+def test_forgetting_is_told_beside_the_training_loss() -> None:
+    scores = {"sum": [60.0, 61, 62], CONTROL: [60.0, 61, 62], METHOD: [60.0, 61, 62]}
+    alike = findings(PLANE, names(scores), GLYPHS)[1]
+    assert "does not differ clearly (masked-character loss +0.51 to +0.51)" in alike
+    lazy = findings(PLANE, names(scores, {METHOD: 2.2}), GLYPHS)[1]
+    assert f"{METHOD} forgets least of them (masked-character loss +0.21" in lazy
+    assert "who forgets least has also learned least" in lazy
 
-    cut = compare(Settings(seeds=3, steps=2, methods=("sum",)), stop)
-    assert (cut.interrupted, cut.seeds, cut.steps) == (True, 1, 2)
+
+def test_meta_training_that_harms_is_said_to() -> None:
+    scores = {"sum": [60.0, 61], CONTROL: [60.0, 61], METHOD: [60.0, 61]}
+    harmed = dataclasses.replace(GLYPHS, validated=40.0)
+    assert "meta-training has cost 5 points" in findings(PLANE, names(scores), harmed)[2]
 
 
-def test_a_winner_needs_more_than_two_standard_errors() -> None:
-    noisy = comparison(sum=[0.50, 0.52, 0.54], pcgrad=[0.53, 0.51, 0.56])
-    assert finding(noisy).startswith("No clear difference: over 3 seeds")
-    # Seeds differ by far more than methods do; only the paired difference can see it.
-    clear = comparison(sum=[0.40, 0.50, 0.60], pcgrad=[0.42, 0.521, 0.619], gradvac=[0.4, 0.5, 0.6])
-    assert "pcgrad is 2.00 ± 0.06 points better than sum" in finding(clear)
-    assert "chance" in finding(clear)
-    assert "gradvac" not in finding(clear)
-    worse = comparison(sum=[0.5] * 5, gradnorm=[0.47, 0.48, 0.48, 0.48, 0.49])
-    assert finding(worse) == "Over 5 seeds gradnorm is 2.00 ± 0.32 points worse than sum."
-    assert finding(comparison(sum=[0.5], pcgrad=[0.9])).startswith("Too few seeds")
+def test_shares_of_trapped_runs_are_means_over_starts() -> None:
+    rows = [{"method": "A", "trapped": {"x1": 0.5, "x2": 0.25}}, {"method": "A", "trapped": {}}]
+    assert trapped({"rows": rows}) == {"A": 0.375}
+
+
+def test_the_methods_are_those_that_were_promised_with_their_controls() -> None:
+    chosen = [str(spec) for spec in wanted(Settings(Path()))]
+    assert chosen == [
+        "sum", "pcgrad", "gradvac", CONTROL, METHOD, "paired_sum", "paired_sum@1.1", "dotprod",
+    ]  # fmt: skip
+    assert METHODS.startswith("pcgrad")
 
 
 def test_the_table_fits_eighty_columns() -> None:
-    full = comparison(**{method: [0.50, 0.52, 0.54] for method in METHODS})
-    table = rendered(results(full))
-    for expected in (*METHODS, "52.0 ± 1.2", "+0.00 ± 0.00", "conflicts", "1.10x"):
-        assert expected in table
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(methods_table(names({"sum": [60, 61], CONTROL: [60, 61.5], METHOD: [60, 62]})))
+    text = console.export_text()
+    assert "60.5" in text
+    assert "(c)" in text
+    assert "…" not in text
 
 
-def test_results_are_written_as_json(both: Comparison, tmp_path: Path) -> None:
-    saved = json.loads(both.save(tmp_path / "new").read_text(encoding="utf-8"))
-    assert set(saved["outcomes"]) == {"sum", "pcgrad"}
-    assert set(saved["outcomes"]["sum"][0]["accuracy"]) == set(cldr.LANGUAGES)
-    assert saved["summary"]["pcgrad"]["difference"][1] is None  # no error from one seed
-    assert saved["settings"]["steps"] == 3
+def test_the_encoder_is_small_and_blind_to_padding() -> None:
+    encoder = CharacterEncoder(400).eval()
+    assert 100_000 < sum(p.numel() for p in encoder.parameters()) < 250_000
+    tokens = torch.randint(3, 400, (4, 10))
+    padded = torch.nn.functional.pad(tokens, (0, 7))
+    torch.testing.assert_close(encoder(padded)[:, :10], encoder(tokens))
+    assert encoder(padded)[:, 10:].abs().max() == 0
 
 
-def test_the_baseline_always_runs_first() -> None:
-    assert Settings(methods=("gradvac", "sum", "gradvac")).methods == ("sum", "gradvac")
+def gradaccord(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "GRADACCORD_CACHE": str(folder / "cache"), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "gradaccord", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
 
-def test_a_screen_without_a_terminal_prints_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gradaccord.demo.screen.LINE_EVERY", 0.0)
-    console = Console(file=io.StringIO(), width=80)
-    screen = Screen(console)
-    latest = {"sum": {"loss": 1.25, "cosine": 0.1, "conflicts": 0.4, "accuracy": float("nan")}}
-    with screen.running():
-        screen.show(Standing(Settings(steps=200), 1, 40, 75.0, latest))
-    assert isinstance(console.file, io.StringIO)
-    assert console.file.getvalue() == "seed 2/3  step 40/200  1:15 left  loss: sum 1.250\n"
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str], str]:
+    """All three parts, very short: the folder, the command and what it printed."""
+    folder = tmp_path_factory.mktemp("demo")
+    command = ["demo", "--fast", "--seeds", "1", "--gradients", "24", "--methods", "pcgrad"]
+    command += ["--out", str(folder / "out")]
+    done = gradaccord(folder, *command)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    return folder, command, done.stdout
+
+
+def test_the_whole_demo_through_the_command_line(small: tuple[Path, list[str], str]) -> None:
+    folder, _, said = small
+    out = folder / "out"
+    assert said.rstrip().endswith(f"The report: {out / 'report.html'}")
+    found = said.split("What was found:\n")[1].splitlines()
+    assert [line.split()[:2] for line in found[:3]] == [["On", "the"], ["On", "unseen"], ["On", "the"]]
+    assert "a look, not a result" in found[3]
+    page = (out / "report.html").read_text(encoding="utf-8")
+    for expected in ("Three optima on a plane", "Characters from one picture each", found[0]):
+        assert expected.replace("'", "&#39;") in page
+    assert page.count("data:image/png;base64,") == 3
+    results = json.loads((out / "pcgrad/seed-0/results.json").read_text(encoding="utf-8"))
+    assert set(results["trained"]) == set(cldr.LANGUAGES)
+    assert {"fr", "zu"} <= set(results["test"])
+    assert results["cost"]["gradients"] == 24
+    masked = results["evaluations"][-1]["masked_lm"]
+    assert {"de", "fr"} <= set(masked)
+    # Every number is measured: the accuracy in the table is the mean over the runs' own.
+    mean = statistics.fmean(results["test"][t]["accuracy"] for t in results["trained"])
+    assert re.search(rf"pcgrad +{mean:.1f} ", said)
+
+
+def test_a_second_call_reuses_what_is_finished(small: tuple[Path, list[str], str]) -> None:
+    folder, command, said = small
+    finished = [*(folder / "out").rglob("results.json")]
+    assert len(finished) == 4  # the plane, two runs on the names, the characters
+    before = {path: path.stat().st_mtime_ns for path in finished}
+    again = gradaccord(folder, *command)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert {path: path.stat().st_mtime_ns for path in finished} == before
+    assert again.stdout.split("What was found:")[1] == said.split("What was found:")[1]

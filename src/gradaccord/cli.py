@@ -15,6 +15,7 @@ import typer
 from gradaccord import __version__
 from gradaccord.commands import INTERRUPTED, UsageError, user_mistakes
 from gradaccord.compare import commands as comparing
+from gradaccord.demo import commands as demonstrating
 from gradaccord.meta.commands import app as fewshot
 from gradaccord.report import commands as reporting
 from gradaccord.tools import commands as tools
@@ -57,7 +58,7 @@ def _start(
 ) -> None:
     """Train neural networks with gradients that agree.
 
-    Start here; it takes about two minutes and downloads nothing:
+    Start here; it takes about five minutes and downloads nothing:
 
     [bold]gradaccord demo[/bold]
     """
@@ -65,55 +66,7 @@ def _start(
         print(context.get_help())
 
 
-@app.command()
-def demo(
-    seeds: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Repetitions; errors are over these.")
-    ] = 3,
-    steps: Annotated[int, typer.Option(min=1, metavar="N", help="Optimiser steps of each run.")] = 160,
-    methods: Annotated[
-        str,
-        typer.Option(metavar="A,B", help="Some of sum, pcgrad, gradvac, gradnorm; sum always runs."),
-    ] = "sum,pcgrad,gradvac,gradnorm",
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Also write results.json into this folder.")
-    ] = None,
-) -> None:
-    """Compare gradient methods with plain multi-task training on names in twelve languages.
-
-    The names come out of the package Babel; nothing is downloaded. For example:
-
-    [bold]gradaccord demo --seeds 5 --methods pcgrad,gradvac --out results[/bold]
-    """
-    from rich.console import Console
-
-    from gradaccord.data import cldr
-
-    with user_mistakes(ModuleNotFoundError):
-        cldr.names("en")
-    from gradaccord.demo.compare import compare
-    from gradaccord.demo.screen import Screen, introduction, results
-    from gradaccord.demo.settings import Settings
-
-    with user_mistakes(ValueError, OSError):
-        chosen = tuple(name.strip() for name in methods.split(",") if name.strip())
-        settings = Settings(seeds=seeds, steps=steps, methods=chosen)
-        if out is not None:
-            out.mkdir(parents=True, exist_ok=True)
-    console = Console()
-    console.print(introduction(settings), highlight=False)
-    screen = Screen(console)
-    with screen.running():
-        comparison = compare(settings, screen.show)
-    if comparison.seeds:
-        console.print(results(comparison))
-        console.print(f"Took {comparison.seconds:.0f} s.", highlight=False)
-        if out is not None:
-            console.print(f"Written: {comparison.save(out)}", highlight=False, soft_wrap=True)
-    else:
-        console.print("Interrupted before the first step was done.")
-    if comparison.interrupted:
-        raise typer.Exit(INTERRUPTED)
+app.command()(demonstrating.demo)
 
 
 @app.command()

@@ -1,1 +1,1 @@
-"""The demo: do gradient methods beat plain multi-task training, on real names, and at what cost?"""
+"""The demo: three problems that need no data, and what gradient methods do on them, on one page."""

@@ -1,9 +1,6 @@
-"""A small convolutional encoder of characters, and a classifier on it with one head per task."""
+"""A small convolutional encoder of characters."""
 
 from __future__ import annotations
-
-from collections.abc import Iterable
-from copy import deepcopy
 
 import torch
 from torch import nn
@@ -35,28 +32,6 @@ class CharacterEncoder(nn.Module):
         for block in self.blocks:
             hidden = block(hidden, present)
         return hidden
-
-
-class CharacterClassifier(nn.Module):
-    """The encoder, the mean over characters, and a linear head for each task."""
-
-    def __init__(
-        self, characters: int, tasks: Iterable[str], classes: int, *, dropout: float = 0.1
-    ) -> None:
-        super().__init__()
-        self.encoder = CharacterEncoder(characters, dropout=dropout)
-        self.dropout = dropout
-        # A class means the same in every task, so the heads start equal: started apart, they would
-        # send unrelated gradients to the encoder.
-        head = nn.Linear(self.encoder.width, classes)
-        self.heads = nn.ModuleDict({task: deepcopy(head) for task in tasks})
-
-    def forward(self, tokens: torch.Tensor, task: str) -> torch.Tensor:
-        """The logits [N, classes] of one task's head."""
-        lengths = (tokens != 0).sum(1, keepdim=True).clamp_min(1)
-        name = self.encoder(tokens).sum(1) / lengths
-        logits: torch.Tensor = self.heads[task](dropout(name, self.dropout, self.training))
-        return logits
 
 
 class _Block(nn.Module):

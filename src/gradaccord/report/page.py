@@ -76,6 +76,8 @@ def render(material: Material) -> str:
 def _sections(material: Material) -> Iterator[Section]:
     first, leader = next(iter(material.methods)), _leader(material)
     shown = list(dict.fromkeys([leader, first]))
+    for extra in read_extras(material.folder).sections:
+        yield Section(extra.title, extra.sentences, extra.tables, extra.figures)
     yield Section(
         "Results",
         tables=_known(
@@ -94,8 +96,6 @@ def _sections(material: Material) -> Iterator[Section]:
         figures=figures.memory(material),
     )
     yield Section("Cost", figures=figures.costs(material), tables=[tables.costs(material)])
-    for extra in read_extras(material.folder).sections:
-        yield Section(extra.title, extra.sentences, extra.tables, extra.figures)
     yield Section(
         "Errors",
         figures=[f for name in shown for f in figures.mistakes(name, material.methods[name])],

@@ -5,13 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import nn
+
 from gradaccord import data
 from gradaccord.data.leakage import text_of
+from gradaccord.models.character_trunk import CharacterTrunk
 from gradaccord.probe.masked_lm import MaskedLM, with_encoder
 from gradaccord.train.config import Config
 from gradaccord.train.problem import Problem
 
 LINES = 200  # of each text; the same ones, under the same masks, at every measurement
+MAX_LENGTH = 128
 
 
 class Forgetting:
@@ -19,17 +24,47 @@ class Forgetting:
 
     def __init__(self, config: Config, problem: Problem) -> None:
         self.trunk: Any = problem.model.trunk
-        self.head = _head(config, self.trunk)
-        tokenizer = getattr(problem.tokens, "tokenizer", None) or problem.tokens
-        self.texts = {
-            name: MaskedLM(_lines(name, source, config.data_folder), tokenizer)
+        lines = {
+            name: _lines(name, source, config.data_folder)
             for name, source in config.probe.masked_lm.items()
         }
+        tokens = problem.tokens
+        if isinstance(self.trunk, CharacterTrunk):
+            self.head = _character_head(config, self.trunk)
+            ids = {
+                k: [e.ids for e in tokens.encode(v, max_length=MAX_LENGTH)] for k, v in lines.items()
+            }
+            self.texts = {name: MaskedLM(own, tokens.masking()) for name, own in ids.items()}
+        else:
+            self.head = _head(config, self.trunk)
+            tokenizer = getattr(tokens, "tokenizer", None) or tokens
+            self.texts = {
+                name: MaskedLM(own, tokenizer, max_length=MAX_LENGTH) for name, own in lines.items()
+            }
 
     def measure(self) -> dict[str, float]:
         """Every text's loss, with the trunk's weights as they are."""
+        if isinstance(self.trunk, CharacterTrunk):
+            return {
+                name: probe.measure(self.trunk, self._characters) for name, probe in self.texts.items()
+            }
         model = with_encoder(self.head, self.trunk.model)
         return {name: probe.measure(model) for name, probe in self.texts.items()}
+
+    def _characters(self, ids: torch.Tensor, attention: torch.Tensor) -> torch.Tensor:
+        states = self.trunk({"input_ids": ids, "attention_mask": attention}).tokens
+        logits: torch.Tensor = self.head.to(ids.device)(states)
+        return logits
+
+
+def _character_head(config: Config, trunk: CharacterTrunk) -> nn.Module:
+    """The layer that the characters were pretrained with, which is not trained on."""
+    if trunk.lm is None:
+        raise ValueError(
+            f"`probe.masked_lm` needs the layer that predicted masked characters, and the model "
+            f"{config.model.name!r} was loaded without it: use the model `characters`."
+        )
+    return trunk.masked_lm_head().requires_grad_(False)
 
 
 def _head(config: Config, trunk: Any) -> Any:
