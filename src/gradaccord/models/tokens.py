@@ -158,24 +158,56 @@ class HuggingFaceTokens:
         stride: int = 0,
     ) -> Sequence[Encoding]:
         """One sequence per text or pair."""
+        self._check_room(max_length, texts=1 if seconds is None else 2)
         self._backend.enable_truncation(max_length, stride=stride, strategy=truncation)
         inputs = list(firsts) if seconds is None else list(zip(firsts, seconds, strict=True))
-        encodings: Sequence[Encoding] = self._backend.encode_batch(inputs)
+        try:
+            encodings: Sequence[Encoding] = self._backend.encode_batch(inputs)
+        except TypeError as error:
+            raise _bad_text([*firsts, *(seconds or ())], error) from error
         return encodings
 
     def encode_words(
         self, sentences: Sequence[Sequence[str]], *, max_length: int
     ) -> Sequence[Encoding]:
         """Sentences that are split into words already."""
+        self._check_room(max_length, texts=1)
         self._words.enable_truncation(max_length)
-        encodings: Sequence[Encoding] = self._words.encode_batch(
-            [list(words) for words in sentences], is_pretokenized=True
-        )
+        try:
+            encodings: Sequence[Encoding] = self._words.encode_batch(
+                [list(words) for words in sentences], is_pretokenized=True
+            )
+        except TypeError as error:
+            raise _bad_text([word for words in sentences for word in words], error) from error
         return encodings
+
+    def _check_room(self, max_length: int, *, texts: int) -> None:
+        # Where the special tokens alone fill it, the tokenizer cuts nothing, without a word.
+        least = self._backend.num_special_tokens_to_add(texts == 2) + texts
+        if max_length < least:
+            raise ValueError(
+                f"`max_length` is {max_length}: it must be at least {least}: special tokens and "
+                "one of each text."
+            )
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text again, without special tokens."""
         return str(self._backend.decode(list(ids), skip_special_tokens=True))
+
+
+def _bad_text(texts: Sequence[Any], error: TypeError) -> ValueError | TypeError:
+    """What is wrong with a text that the tokenizer does not take; the error itself if nothing is."""
+    for text in texts:
+        if not isinstance(text, str):
+            return ValueError(f"A text is {text!r}: it must be a string.")
+        try:
+            text.encode()
+        except UnicodeEncodeError as wrong:
+            around = text[max(wrong.start - 20, 0) : wrong.end + 20]
+            return ValueError(
+                f"The text {around!r} holds half of a surrogate pair, which is no character: mend it."
+            )
+    return error
 
 
 def _for_words(described: str) -> str:

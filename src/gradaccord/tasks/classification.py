@@ -39,10 +39,22 @@ class Classification(Task[Text]):
     kind: ClassVar[str] = "classification"
     metric: ClassVar[str] = "accuracy"
 
+    def __post_init__(self) -> None:
+        if len(self.labels) < 2 or len(set(self.labels)) < len(self.labels):
+            raise ValueError(
+                f"`labels` is {list(self.labels)}: name at least two classes, each of them once."
+            )
+        if self.average == "binary" and len(self.labels) != 2:
+            raise ValueError(
+                f"`average` is 'binary' and there are {len(self.labels)} classes: use 'macro'."
+            )
+
     def encode(self, examples: Sequence[Text], tokens: Tokens) -> Encoded:
         labels = [-1 if e.label is None else int(e.label) for e in examples]
         for example, label in zip(examples, labels, strict=True):
-            if example.label is not None and not 0 <= label < len(self.labels):
+            if example.label is not None and not (
+                label == example.label and 0 <= label < len(self.labels)
+            ):
                 raise ValueError(
                     f"Example {example.id!r} has the label {example.label}: it must be one of "
                     f"0..{len(self.labels) - 1} ({', '.join(self.labels)})."
@@ -79,6 +91,11 @@ class Classification(Task[Text]):
         from gradaccord.tasks.predictions import labelled
 
         gold, predicted = labelled(self, examples, predictions)
+        for prediction in predicted:
+            if prediction not in self.labels:
+                raise ValueError(
+                    f"A prediction is {prediction!r}: it must be one of {', '.join(self.labels)}."
+                )
         options: dict[str, Any] = {"average": self.average, "zero_division": 0.0}
         if self.average == "binary":
             options["pos_label"] = self.labels[-1]

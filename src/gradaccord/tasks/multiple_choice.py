@@ -124,7 +124,11 @@ class MultipleChoice(Task[Choices]):
 
         from gradaccord.tasks.predictions import labelled
 
-        return {"accuracy": 100 * float(accuracy_score(*labelled(self, examples, predictions)))}
+        gold, predicted = labelled(self, examples, predictions)
+        for prediction in predicted:
+            if isinstance(prediction, bool) or not isinstance(prediction, int):
+                raise ValueError(f"A prediction is {prediction!r}: it must be the number of a choice.")
+        return {"accuracy": 100 * float(accuracy_score(gold, predicted))}
 
 
 class ChoiceHead(nn.Module):

@@ -111,7 +111,11 @@ class Regression(Task[Text]):
     def score(self, examples: Sequence[Text], predictions: Sequence[Any]) -> dict[str, float]:
         from gradaccord.tasks.predictions import labelled
 
-        return correlations(*labelled(self, examples, predictions))
+        gold, predicted = labelled(self, examples, predictions)
+        for prediction in predicted:
+            if isinstance(prediction, bool) or not isinstance(prediction, int | float):
+                raise ValueError(f"A prediction is {prediction!r}: it must be a number.")
+        return correlations(gold, predicted)
 
 
 def _swapped(example: Text) -> Text:

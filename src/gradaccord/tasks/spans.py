@@ -36,7 +36,7 @@ class SpanFinder:
         places = [place for place, start, stop in of_text if start < end and stop > begin]
         self.spans.append((places[0], places[-1] + 1) if places else LOST)
         # What truncation takes lies behind what it leaves: of a span it takes the end, or all.
-        shortened = bool(encoding.overflowing) and of_text[-1][2] < end
+        shortened = bool(encoding.overflowing and of_text) and of_text[-1][2] < end
         self.cut += not places or shortened
 
     def column(self) -> torch.Tensor:

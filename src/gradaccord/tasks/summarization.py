@@ -123,7 +123,9 @@ class Summarization(Task[Document]):
             if not example.summaries:
                 continue
             count += 1
-            found = [scorer.score(summary, str(prediction)) for summary in example.summaries]
+            if not isinstance(prediction, str):
+                raise ValueError(f"A prediction is {prediction!r}: it must be a text.")
+            found = [scorer.score(summary, prediction) for summary in example.summaries]
             for name in ROUGE:
                 values = [scores[name].fmeasure for scores in found]
                 totals[name] += max(values) if self.references == "best" else sum(values) / len(values)
