@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import math
 import os
 import re
 import statistics
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,9 +29,12 @@ from gradaccord.demo.names import Names, recipe, wanted
 from gradaccord.demo.plane import trapped
 from gradaccord.demo.screen import methods_table
 from gradaccord.demo.settings import METHODS, Settings
+from gradaccord.models.character_trunk import CharacterTokens, CharacterTrunk
 from gradaccord.models.characters import CharacterEncoder
+from gradaccord.train.forgetting import Forgetting
 
-METHOD, CONTROL = "sequential_reptile:inner_steps=40", "sequential_reptile:inner_steps=40,outer_lr=1"
+METHOD = "sequential_reptile:inner_steps=20,outer_lr=0.3"
+CONTROL = "sequential_reptile:inner_steps=20,outer_lr=1"
 GLYPHS = Glyphs(20.0, 61.0, 2.0, 3, 45.0, 60.0, 80, 240)
 PLANE = {
     "rows": [
@@ -134,6 +139,29 @@ def test_the_encoder_is_small_and_blind_to_padding() -> None:
     padded = torch.nn.functional.pad(tokens, (0, 7))
     torch.testing.assert_close(encoder(padded)[:, :10], encoder(tokens))
     assert encoder(padded)[:, 10:].abs().max() == 0
+
+
+def test_what_characters_forget_is_measured_by_the_pretrained_layer() -> None:
+    base, _ = recipe(Settings(Path()))
+    tokens = CharacterTokens(cldr.load(["de", "fr"]).vocabulary)
+    torch.manual_seed(0)
+    lm = torch.randn(tokens.size, 96), torch.zeros(tokens.size)
+    trunk = CharacterTrunk(tokens.size, lm=lm)
+    problem: Any = SimpleNamespace(model=SimpleNamespace(trunk=trunk), tokens=tokens)
+    probe = Forgetting(base, problem)
+    before = probe.measure()
+    assert set(before) == set(base.probe.masked_lm)
+    assert probe.measure() == before  # the same masks, no dropout
+    assert trunk.training
+    with torch.no_grad():
+        for parameter in trunk.parameters():
+            parameter.zero_()
+    chance = math.log(tokens.size)  # states of zero, and a bias of zero: every character alike
+    assert all(loss == pytest.approx(chance, abs=1e-4) for loss in probe.measure().values())
+    assert all(loss != pytest.approx(chance, abs=1e-2) for loss in before.values())
+    trunk.lm = None
+    with pytest.raises(ValueError, match="use the model `characters`"):
+        Forgetting(base, problem)
 
 
 def gradaccord(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

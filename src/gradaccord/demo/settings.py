@@ -7,8 +7,9 @@ from pathlib import Path
 
 RECIPE = "cldr"
 BASELINE = "sum"
+# Few outer updates fit in so short a run: eta 0.3 was better on dev than the paper's 0.1.
 # Their controls are added: sequential training with eta = 1, and two batches with nothing else.
-METHODS = "pcgrad;gradvac;sequential_reptile:inner_steps=40;dotprod"
+METHODS = "pcgrad;gradvac;sequential_reptile:inner_steps=20,outer_lr=0.3;dotprod"
 FASTER = 10  # times, with `fast`
 
 
