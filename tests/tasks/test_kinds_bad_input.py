@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 from small_models import train_tokenizer
 
-from gradaccord.data.examples import Choices, Document, Tagged, Text, WordPair
+from gradaccord.data.examples import Choices, Document, Line, Tagged, Text, WordPair
 from gradaccord.models.tokens import HuggingFaceTokens
 from gradaccord.tasks import build
 
@@ -78,3 +79,25 @@ def test_a_label_that_is_no_whole_number(tokens: HuggingFaceTokens) -> None:
 def test_predictions_of_another_kind(task: Any, examples: list[Any], predictions: list[Any]) -> None:
     with pytest.raises(ValueError, match=r"A prediction is .*: it must be "):
         task.score(examples, predictions)
+
+
+@pytest.mark.parametrize("kind", ["summarization", "masked_lm"])
+def test_long_sets_are_tokenised_a_block_at_a_time(
+    tokens: HuggingFaceTokens, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    several = [f"film {'good ' * n}" for n in range(1, 8)]
+    examples = [Document(t, (t,)) if kind == "summarization" else Line(t) for t in several]
+    task, sizes = build(kind, max_length=8), []
+    whole = task.encode(examples, tokens)
+    encode = HuggingFaceTokens.encode
+
+    def counted(self: HuggingFaceTokens, firsts: Any, *rest: Any, **options: Any) -> Any:
+        sizes.append(len(firsts))
+        return encode(self, firsts, *rest, **options)
+
+    monkeypatch.setattr(HuggingFaceTokens, "encode", counted)
+    monkeypatch.setattr("gradaccord.tasks.tokenising.BLOCK", 3)
+    parts, about = task.encode(examples, tokens).parts()
+    assert max(sizes) == 3
+    assert about == whole.parts()[1]
+    assert all(torch.equal(part, whole.parts()[0][name]) for name, part in parts.items())

@@ -18,6 +18,7 @@ from gradaccord.data.masking import Tokens as MaskTokens
 from gradaccord.models.tokens import Tokens
 from gradaccord.models.trunk import Trunk
 from gradaccord.tasks.task import Output, Task
+from gradaccord.tasks.tokenising import encodings
 
 
 @dataclass(frozen=True)
@@ -46,23 +47,24 @@ class MaskedLM(Task[Line]):
     def encode(self, examples: Sequence[Line], tokens: Tokens) -> Encoded:
         known = tokens.masking()
         texts = [example.text for example in examples]
-        encodings = tokens.encode(texts, max_length=min(self.max_length, tokens.max_length))
         mask = Mask(known, self.share, torch.Generator().manual_seed(self.seed))
-        seen, labels = [], []
-        for encoding in encodings:
+        whole, seen, labels, truncated = [], [], [], 0
+        for encoding in encodings(tokens, texts, max_length=self.max_length):
             ids = torch.tensor(encoding.ids, dtype=torch.long)
+            whole.append(encoding.ids)
+            truncated += bool(encoding.overflowing)
             shown, chosen = mask(ids)
             seen.append(shown.tolist())
             labels.append(torch.where(chosen, ids, IGNORED).tolist())
         # What masking must know of the ids: the mask's, how many there are, the special ones.
         about = torch.tensor([known.mask, known.size, *known.special])
         return Encoded(
-            ids=Ragged.of(encoding.ids for encoding in encodings),
-            first=torch.arange(len(encodings) + 1),
-            example=torch.arange(len(encodings)),
-            columns={"vocabulary": about.repeat(len(encodings), 1)},
+            ids=Ragged.of(whole),
+            first=torch.arange(len(whole) + 1),
+            example=torch.arange(len(whole)),
+            columns={"vocabulary": about.repeat(len(whole), 1)},
             tokens={"seen": Ragged.of(seen), "labels": Ragged.of(labels)},
-            notes={"truncated": sum(bool(encoding.overflowing) for encoding in encodings)},
+            notes={"truncated": truncated},
             pad=tokens.pad,
         )
 

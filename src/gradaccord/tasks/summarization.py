@@ -17,6 +17,7 @@ from gradaccord.models.seq2seq import Seq2SeqTrunk, SummaryHead, documents, summ
 from gradaccord.models.tokens import Tokens
 from gradaccord.models.trunk import Trunk
 from gradaccord.tasks.task import Output, Task
+from gradaccord.tasks.tokenising import encodings
 
 ROUGE = ("rouge1", "rouge2", "rougeL")
 
@@ -53,19 +54,19 @@ class Summarization(Task[Document]):
     def encode(self, examples: Sequence[Document], tokens: Tokens) -> Encoded:
         texts = [self.prefix + example.text for example in examples]
         summaries = [example.summaries[0] if example.summaries else "" for example in examples]
-        sources = tokens.encode(texts, max_length=min(self.max_length, tokens.max_length))
-        targets = tokens.encode(summaries, max_length=min(self.max_summary, tokens.max_length))
+        sources = encodings(tokens, texts, max_length=self.max_length)
+        targets = encodings(tokens, summaries, max_length=self.max_summary)
         sequences: list[list[int]] = []
+        texts_cut = summaries_cut = 0
         for example, source, target in zip(examples, sources, targets, strict=True):
             sequences += [source.ids, target.ids if example.summaries else []]
+            texts_cut += bool(source.overflowing)
+            summaries_cut += bool(target.overflowing)
         return Encoded(
             ids=Ragged.of(sequences),
             first=torch.arange(0, len(sequences) + 1, 2),
             example=torch.arange(len(examples)),
-            notes={
-                "truncated": sum(bool(source.overflowing) for source in sources),
-                "summaries truncated": sum(bool(target.overflowing) for target in targets),
-            },
+            notes={"truncated": texts_cut, "summaries truncated": summaries_cut},
             pad=tokens.pad,
         )
 
