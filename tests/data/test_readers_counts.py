@@ -213,7 +213,7 @@ def test_tydiqa_evaluation_files_have_no_answers_and_that_is_said():
 def test_squad2_has_its_unanswerable_questions_and_says_so():
     squad = load("squad2")
     assert sum(not e.answers for e in squad.splits["dev"]) == 3168
-    assert dataset.options["unanswerable"] is True
+    assert squad.options["unanswerable"] is True
 
 
 def test_wsc_spans_cover_the_texts_that_the_file_gives():
