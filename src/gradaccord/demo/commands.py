@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import Annotated
@@ -60,15 +61,17 @@ def demo(
         from gradaccord.demo.page import write_page
         from gradaccord.demo.plane import landscape
         from gradaccord.demo.screen import NOTES, methods_table, plan_of
+        from gradaccord.train.run_folder import ABOUT, about, write_json
 
         folder = out if out is not None else Path("runs") / ("demo-fast" if fast else "demo")
         settings = Settings(folder, seeds, gradients, methods, fast)
         specs, (_, budget) = wanted(settings), recipe(settings)
         folder.mkdir(parents=True, exist_ok=True)
+        write_json(folder / ABOUT, about(["gradaccord", *sys.argv[1:]]))
         try:
             say("1 of 3: three optima on a plane. Who falls into one task's own?", "bold")
             plane = landscape(settings, console)
-            say(plane["findings"][0])
+            say(plane["findings"][0] + (" That is after a tenth of the steps." if fast else ""))
             say(f"2 of 3: names in twelve languages: {plan_of(len(specs), seeds, budget)}.", "bold")
             names = compare_names(settings, console)
             console.print(methods_table(names))
