@@ -15,6 +15,7 @@ from train_toy import same, weights, without_dropout
 from transformers import AutoModel
 
 from gradaccord.tasks.saved import load
+from gradaccord.train.checkpoints import load as load_state
 from gradaccord.train.fitting import Fit, TrainingError
 from gradaccord.train.methods import METHODS
 from gradaccord.train.reading import write_config
@@ -217,6 +218,16 @@ def test_clusters_of_a_task_are_trained_on_as_tasks(content, configured, run, tm
     records = [r for r in read_log(tmp_path / "run" / "log.jsonl") if r["event"] == "step"]
     assert all(set(record["loss"]) == {"film.1", "film.2"} for record in records)
     assert any(sentence.startswith("Clusters: film.1") for sentence in said)
+
+
+def test_without_a_dev_split_the_last_weights_are_kept(content, configured, run, tmp_path):
+    film = {**content["tasks"]["film"], "files": {"train": content["tasks"]["film"]["files"]["train"]}}
+    said = []
+    results = run(configured(tasks={"film": film}), say=said.append)
+    assert any("No trained task has a labelled dev split" in sentence for sentence in said)
+    assert results["best_step"] == 12
+    kept = load_state(tmp_path / "run" / "best" / "step-00000012")["model"]
+    assert same(kept, weights(tmp_path / "run"))
 
 
 # Faults

@@ -83,6 +83,8 @@ class Task(_Section):
     def _has_a_source(self) -> Task:
         if (self.data is None) == (self.files is None):
             raise ValueError("give either `data` (a known set) or `files` (your own)")
+        if self.labels is not None and self.files is None and not str(self.data).startswith("hub:"):
+            raise ValueError("`labels` belong to own `files`; a known set brings its own")
         if self.files is not None and self.kind is None:
             raise ValueError("own `files` need a `kind`, e.g. kind: classification")
         return self

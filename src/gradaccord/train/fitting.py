@@ -7,7 +7,7 @@ import resource
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -148,12 +148,14 @@ class Fit:
         """Train to the end, or to the first of: Ctrl-C, no better score for long, a loss of NaN."""
         with Interrupts() as interrupts:
             try:
-                self._loop(log, interrupts)
+                for _ in self.steps(log, interrupts):
+                    pass
             except KeyboardInterrupt:
                 self._interrupt()
         log.flush()
 
-    def _loop(self, log: Log, interrupts: Interrupts) -> None:
+    def steps(self, log: Log, interrupts: Interrupts) -> Iterator[int]:
+        """The loop itself; gives the number of every step when all that is due after it is done."""
         began = time.perf_counter() - self.seconds
         start_share, start_time = self.phase.share, time.perf_counter()
         while True:
@@ -181,6 +183,7 @@ class Fit:
             if interrupts.agreed(self.accelerator):
                 self._interrupt()
                 return
+            yield self.step
 
     def _interrupt(self) -> None:
         self.interrupted = True
@@ -201,7 +204,9 @@ class Fit:
         self._check(report, drawn)
         clip = self.config.train.clip
         if clip is not None:
-            self.accelerator.clip_grad_norm_(self.trainable.parameters(), clip)
+            length = self.accelerator.clip_grad_norm_(self.trainable.parameters(), clip)
+            if self.accelerator.scaler is None and not bool(torch.isfinite(length)):
+                raise self._not_finite([one.name for one in drawn], drawn)
         phase.optimizer.step()
         phase.method.after_step()
         self.regularizers.after_step()
@@ -322,7 +327,8 @@ class Fit:
             scores = self.scores("dev")
             probed = self.probes.measure(self.model, self.accelerator)
             average = _average(scores, self.problem, self.problem.judged)
-            better = average > self.best or not self.evaluations
+            # Without a labelled dev split nothing can be chosen by, and the last weights are kept.
+            better = average > self.best or not self.evaluations or math.isnan(average)
             if better:
                 self.best, self.best_step, self.without_better = average, self.step, 0
                 self._save_best()

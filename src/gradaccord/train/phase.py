@@ -46,6 +46,10 @@ class Phase:
         train = config.train
         main = name == "main"
         options = dict(config.method.options) if main else {}
+        alone = len(batches) == 1 or entry.feed == "one"
+        if entry.cls in ("Sum", "Mean") and alone and train.clip is not None:
+            # Nothing to compare, and what is not finite is found by clipping.
+            options.setdefault("measure", False)
         sampler = config.sampler if main else None
         self.name = name
         self.entry = entry

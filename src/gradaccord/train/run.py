@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from gradaccord.tasks.prepared import Prepared
 from gradaccord.train.checkpoints import CHECKPOINTS, Checkpoints
 from gradaccord.train.config import Config
 from gradaccord.train.fitting import Fit, Progress, peak_memory
@@ -242,5 +243,12 @@ def describe(config: Config, problem: Problem, accelerator: Any) -> Iterator[str
         yield f"{name}: {prepared.task.kind}, {counts}{extra}."
         for split, notes in prepared.notes.items():
             yield f"{name} {split}: " + ", ".join(f"{n:,} {what}" for what, n in notes.items()) + "."
+    if not any(_labelled(problem.prepared[name], "dev") for name in problem.judged):
+        yield "No trained task has a labelled dev split: the last weights are kept, not the best."
     yield from map(str, problem.clustered)
     yield from map(str, problem.overlaps)
+
+
+def _labelled(prepared: Prepared, split: str) -> bool:
+    examples = prepared.splits.get(split, ())
+    return any(prepared.task.gold(example) is not None for example in examples)

@@ -25,10 +25,10 @@ def check_run(config: Config, data: Path | None = None) -> Iterator[str]:
     if config.method.name == SINGLE_TASK:
         yield "stl trains one model per task; tried here: all tasks at once."
         config = config.model_copy(update={"method": Method(name="sum")})
-    yield "The configuration is valid."
     accelerator = make_accelerator(config)
     seed_everything(config.train.seed)
     problem = load_problem(config, data)
+    yield "The configuration is valid, and all data can be read."
     yield from describe(config, problem, accelerator)
     with tempfile.TemporaryDirectory() as folder:
         fit = Fit(config, problem, Path(folder), accelerator)
