@@ -24,7 +24,7 @@ from gradaccord.tasks.evaluation import evaluate
 from gradaccord.tasks.masked_lm import MaskedLM
 
 TASK = Classification(cldr.KINDS, max_length=32)
-RATES = (2e-3, 5e-3)
+RATES = (2e-3, 1e-2)
 BATCH, PER_STEP = 12, 6  # names of a language, languages of a step: the demo's
 
 

@@ -3,6 +3,9 @@
 Masked characters of the CLDR's names are predicted from their neighbours. Only names of training
 concepts are read, and none that is the name of a test concept in any of the languages, so that what
 the `cldr` problem tests was never seen, not even as plain text.
+
+What it is for: a model that has something to forget (masked-LM loss, distance from the start). On the
+problem's own accuracy it gives little or nothing (`benchmarks/pretraining.py`).
 """
 
 from __future__ import annotations
