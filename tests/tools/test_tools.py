@@ -167,9 +167,8 @@ def answers(printed):
 def test_predict_takes_texts_objects_and_files(trained, exported, files, tmp_path, capsys):
     with (files / "film.dev.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    all_ = answers(
-        shown_by(capsys, "predict", trained, "--task", "film", *(row["text"] for row in rows))
-    )
+    texts = [row["text"] for row in rows]
+    all_ = answers(shown_by(capsys, "predict", trained, "--task", "film", *texts))
     right = sum(answer == row["label"] for answer, row in zip(all_, rows, strict=True))
     results = json.loads((trained / "results.json").read_text())
     assert 100 * right / len(rows) == pytest.approx(results["dev"]["film"]["accuracy"])

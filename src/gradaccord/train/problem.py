@@ -49,7 +49,10 @@ def load_problem(config: Config, folder: Path | None = None) -> Problem:
     """Read and tokenise all data and build the model. folder: of the data sets, if not configured."""
     folder = config.data_folder or folder
     datasets = {name: load_dataset(name, task, folder) for name, task in config.tasks.items()}
-    trunk, tokens = load_trunk(config.model.name, **config.model.options)
+    options = dict(config.model.options)
+    if any(dataset.kind == "summarization" for dataset in datasets.values()):
+        options.setdefault("decoder", True)
+    trunk, tokens = load_trunk(config.model.name, **options)
     trained = tuple(name for name, task in config.tasks.items() if not task.evaluate_only)
     tasks = {name: make_task(name, config.tasks[name], datasets[name]) for name in trained}
     sources = {
