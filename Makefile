@@ -28,6 +28,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/align.py --write
 	$(BIN)/python benchmarks/trajectory.py --write
 	$(BIN)/python benchmarks/regularize.py --write
+	$(BIN)/python benchmarks/loop.py --write
 	$(BIN)/pip install -q --constraint constraints.txt higher torchopt
 	$(BIN)/python benchmarks/meta.py --write
 

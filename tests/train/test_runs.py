@@ -2,23 +2,17 @@
 
 import csv
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 
 import pytest
 import torch
 from small_models import TEXTS, save_checkpoint
-from train_toy import same, weights, without_dropout
+from train_toy import same, until, weights, without_dropout
 from transformers import AutoModel
 
 from gradaccord.tasks.saved import load
 from gradaccord.train.checkpoints import load as load_state
 from gradaccord.train.fitting import Fit, TrainingError
 from gradaccord.train.methods import METHODS
-from gradaccord.train.reading import write_config
 from gradaccord.train.run import Interrupted
 from gradaccord.train.run_folder import RunFolderError, read_log
 
@@ -306,46 +300,16 @@ def test_a_full_disk_keeps_the_checkpoint_before(configured, run, tmp_path, monk
     assert run(configured(), resume=True)["cost"]["steps"] == 12
 
 
-def test_killed_and_resumed_through_the_command_line(configured, tmp_path):
-    config = configured(train={"steps": 60, "save_every": 5, "evaluate_every": 60})
-    write_config(config, tmp_path / "run.yaml")
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-
-    def command(out, *more):
-        return [
-            sys.executable,
-            "-m",
-            "gradaccord",
-            "train",
-            str(tmp_path / "run.yaml"),
-            "--out",
-            out,
-            *more,
-        ]
-
-    killed = subprocess.Popen(
-        command(str(tmp_path / "killed")), env=environment, stdout=subprocess.DEVNULL
-    )
-    try:
-        for _ in range(1200):
-            if len(list((tmp_path / "killed" / "checkpoints").glob("step-*0"))) >= 2:
-                break
-            time.sleep(0.1)
-        killed.send_signal(signal.SIGKILL)
-    finally:
-        killed.wait()
+def test_killed_and_resumed_through_the_command_line(written, tmp_path, command):
+    file = written(train={"steps": 60, "save_every": 5, "evaluate_every": 60})
+    killed = command("train", file, "--out", tmp_path / "killed")
+    until(lambda: list(tmp_path.glob("killed/checkpoints/step-*5")) or killed.poll() is not None)
+    killed.kill()
+    killed.wait()
     assert not (tmp_path / "killed" / "results.json").exists()
-
-    def finished(*arguments):
-        return subprocess.run(
-            command(*arguments), env=environment, capture_output=True, text=True, check=False
-        )
-
-    done = finished(str(tmp_path / "killed"), "--resume")
-    assert done.returncode == 0, done.stderr
-    assert "Continued at step" in done.stdout
-    done = finished(str(tmp_path / "whole"))
-    assert done.returncode == 0, done.stderr
+    out, _ = command("train", file, "--out", tmp_path / "killed", "--resume").done()
+    assert "Continued at step" in out
+    command("train", file, "--out", tmp_path / "whole").done()
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "killed"))
 
 
