@@ -14,7 +14,8 @@ from gradaccord.cli import main
 from gradaccord.train.reading import write_config
 
 METHODS = "pcgrad;dotprod:mode=difference"
-COMPARED = ("sum", "pcgrad", "paired_sum", "dotprod:mode=difference")  # controls included
+# Controls included: DotProd's also at a longer step.
+COMPARED = ("sum", "pcgrad", "paired_sum", "paired_sum@1.1", "dotprod:mode=difference")
 TRAIN = {"steps": 4, "evaluate_every": 4, "save_every": 2}
 PROBE = {"cosine_batches": 1, "errors": 1}
 
@@ -61,9 +62,11 @@ def times(folder):
 def test_the_table_has_every_method_its_control_and_every_seed(finished):
     rows = table(finished)
     assert tuple(rows) == COMPARED
-    assert {name for name, row in rows.items() if row["is_control"]} == {"paired_sum"}
+    assert {name for name, row in rows.items() if row["is_control"]} == {
+        "paired_sum", "paired_sum@1.1",
+    }  # fmt: skip
     assert rows["pcgrad"]["control"] == "sum"
-    assert rows["dotprod:mode=difference"]["control"] == "paired_sum"
+    assert rows["dotprod:mode=difference"]["control"] in ("paired_sum", "paired_sum@1.1")
     for row in rows.values():
         assert row["seeds"] == [0, 1]
         assert row["missing"] == {}
@@ -87,7 +90,8 @@ def test_budgets_are_equal_in_batch_gradients(finished):
     """Four steps of two tasks are eight gradients; a pair of DotProd by differences takes three."""
     spent = {name: row["costs"]["gradients"] for name, row in table(finished).items()}
     assert spent == {
-        "sum": 1.0, "pcgrad": 1.0, "paired_sum": 1.0, "dotprod:mode=difference": pytest.approx(9 / 8),
+        "sum": 1.0, "pcgrad": 1.0, "paired_sum": 1.0, "paired_sum@1.1": 1.0,
+        "dotprod:mode=difference": pytest.approx(9 / 8),
     }  # fmt: skip
 
 
