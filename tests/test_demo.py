@@ -27,7 +27,7 @@ from gradaccord.demo.findings import findings
 from gradaccord.demo.glyphs import Glyphs
 from gradaccord.demo.names import Names, recipe, wanted
 from gradaccord.demo.plane import trapped
-from gradaccord.demo.screen import methods_table
+from gradaccord.demo.screen import HEADINGS, methods_table
 from gradaccord.demo.settings import METHODS, Settings
 from gradaccord.models.character_trunk import CharacterTokens, CharacterTrunk
 from gradaccord.models.characters import CharacterEncoder
@@ -88,6 +88,7 @@ def test_a_gain_that_the_control_has_too_is_none() -> None:
     first = findings(PLANE, found, GLYPHS)[0]
     assert "no method clearly beats both sum (61.00 ± 0.58 %) and its own control over 3 seeds" in first
     assert re.search(rf"{METHOD} is [+-]0\.00 points, p 1 against {CONTROL}", first)
+    assert f"the control {CONTROL}, which only takes more steps" in first
 
 
 def test_one_seed_cannot_tell() -> None:
@@ -130,6 +131,7 @@ def test_the_table_fits_eighty_columns() -> None:
     assert "60.5" in text
     assert "(c)" in text
     assert "…" not in text
+    assert all(heading in text for heading in HEADINGS)
 
 
 def test_the_encoder_is_small_and_blind_to_padding() -> None:

@@ -41,7 +41,19 @@ def _learned(names: Names) -> str:
         for row in controlled
         if row.to_control is not None
     ]
-    return said + (f"; {', '.join(compared)}." if compared else ".")
+    return "; ".join([said, *compared, *_more_steps(others)]) + "."
+
+
+def _more_steps(rows: Sequence[Row]) -> list[str]:
+    """Whether a control, which has no idea but more steps, beats the baseline."""
+    better = [row for row in rows if row.spec.is_control and _clear_gain(row.to_baseline)]
+    if not better:
+        return []
+    best = max(better, key=lambda row: row.to_baseline.mean.value)
+    return [
+        f"the control {best.name}, which only takes more steps for the same gradients, is "
+        f"{_told(best.to_baseline)} against the baseline"
+    ]
 
 
 def _kept(names: Names) -> str:
@@ -63,7 +75,8 @@ def _kept(names: Names) -> str:
         best = max(rows, key=lambda row: zero[row.name].value)
         said = (
             f"On unseen languages no method differs clearly from {baseline.name} "
-            f"({zero[baseline.name]} %; highest: {best.name}, {zero[best.name]} %)"
+            f"({zero[baseline.name]} %; highest: {'the control ' if best.spec.is_control else ''}"
+            f"{best.name}, {zero[best.name]} %)"
         )
     return f"{said}; {_forgetting(names, rows)}."
 
@@ -111,7 +124,11 @@ def _elsewhere(plane: Mapping[str, Any], glyphs: Glyphs) -> str:
 
 def _better(row: Row) -> bool:
     both = [row.to_baseline, *([] if row.to_control is None else [row.to_control])]
-    return all(difference.clear and difference.mean.value > 0 for difference in both)
+    return all(_clear_gain(difference) for difference in both)
+
+
+def _clear_gain(difference: Difference) -> bool:
+    return difference.clear and difference.mean.value > 0
 
 
 def _told(difference: Difference) -> str:

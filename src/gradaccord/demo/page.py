@@ -31,8 +31,10 @@ def _names(names: Names) -> dict[str, Any]:
     for row in names.summary.rows:
         seen, unseen = (Mean.of(list(names.forgotten(row.spec, s).values())) for s in (True, False))
         zero = Mean.of(list(names.zero_shot(row.spec).values()))
-        numbers = (row.scores[AVERAGE], zero, seen, unseen, row.train_loss)
-        rows.append([row.name, *(round(n.value, 3) if n.count else "–" for n in numbers)])
+        numbers = (
+            (row.scores[AVERAGE], 1), (zero, 1), (seen, 2), (unseen, 2), (row.train_loss, 2),
+        )  # fmt: skip
+        rows.append([row.name, *(_cell(n, digits) for n, digits in numbers)])
     texts = ", ".join(f"{text} {loss:.2f}" for text, loss in names.before.items())
     return {
         "title": "Seen and unseen languages",
@@ -54,6 +56,10 @@ def _names(names: Names) -> dict[str, Any]:
             }
         ],
     }  # fmt: skip
+
+
+def _cell(mean: Mean, digits: int) -> list[Any] | str:
+    return [f"{mean.value:.{digits}f}", mean.value] if mean.count else "–"
 
 
 def _plane(plane: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from gradaccord.compare.statistics import Difference, Mean
 from gradaccord.compare.summary import AVERAGE
 from gradaccord.demo.names import Names
 
-HEADINGS = ("method", "seen", "vs sum", "unseen", "lost", "unseen", "loss", "cosine", "time")
+HEADINGS = ("method", "seen", "vs sum", "unseen", "lost", "unseen", "loss", "cosine")
 LONGEST = 20  # word of a method's name
 NOTES = """\
 seen, unseen   accuracy, %, mean over the languages trained on and the others; test names
@@ -44,7 +44,6 @@ def methods_table(names: Names) -> Table:
             _number(Mean.of(list(names.forgotten(spec, seen=False).values())), 2),
             _number(row.train_loss, 2),
             _number(row.cosine, 3),
-            f"{row.costs['seconds']:.1f}x",
         )
     return table
 

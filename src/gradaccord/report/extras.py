@@ -8,7 +8,8 @@ A folder may hold `extras.json`:
  "tables": [{"id": "...", "title": "...", "headings": [], "rows": [], "caption": ""}]}]}
 
 Findings stand in the place of the comparison's own. Pictures are PNG, their files named from the
-folder, "wide" or "narrow". A cell is a text or a number.
+folder, "wide" or "narrow". A cell is a text, a number,
+or a text with the number that it is sorted by.
 """
 
 from __future__ import annotations
@@ -89,4 +90,6 @@ def _table(table: Mapping[str, Any]) -> Table:
 def _cell(value: Any) -> Cell:
     if isinstance(value, int | float):
         return Cell(number(value), float(value))
+    if isinstance(value, list):
+        return Cell(str(value[0]), float(value[1]))
     return Cell(str(value), str(value))
