@@ -26,6 +26,14 @@ def test_one_gives_a_single_batch():
     assert {len(next(given)) for _ in range(20)} == {1}
 
 
+def test_what_a_sampler_draws_at_once_is_given_one_by_one():
+    """The first of an ordered draw alone would favour the tasks that are listed first."""
+    given = feeder("one", name="round_robin")
+    assert [next(given)[0].task for _ in range(6)] == ["t0", "t1", "t2"] * 2
+    given = feeder("pair", name="uniform", options={"n": 3})
+    assert [one.task for _ in range(3) for one in next(given)] == ["t0", "t1", "t2"] * 2
+
+
 def test_a_pair_has_two_names_also_if_the_task_is_the_same():
     given = feeder("pair", sizes=(40,))
     first, second = next(given)

@@ -41,14 +41,16 @@ class Feeder:
         self.feed = feed
         self.block = block  # steps that a task keeps its turn for, in blocks
         self.turn = 0
+        self.pending: list[str] = []  # drawn by the sampler and not yet given, one or two at a time
 
     def __next__(self) -> list[Drawn]:
         if self.feed == "all":
             return [self._draw(task, task) for task in next(self.sampler)]
         if self.feed == "one":
-            return [self._draw(task, task) for task in next(self.sampler)[:1]]
+            task = self._next_task()
+            return [self._draw(task, task)]
         if self.feed == "pair":
-            first, second = self._two()
+            first, second = self._next_task(), self._next_task()
             names = (first, second) if first != second else (f"{first}:1", f"{first}:2")
             return [self._draw(names[0], first), self._draw(names[1], second)]
         tasks = tuple(self.batches)
@@ -56,11 +58,11 @@ class Feeder:
         self.turn += 1
         return [self._draw(task, task)]
 
-    def _two(self) -> tuple[str, str]:
-        drawn = next(self.sampler)
-        if len(drawn) == 1:
-            drawn += next(self.sampler)
-        return drawn[0], drawn[1]
+    def _next_task(self) -> str:
+        """All that the sampler draws is given, also where it draws more than a step takes."""
+        if not self.pending:
+            self.pending = list(next(self.sampler))
+        return self.pending.pop(0)
 
     def _draw(self, name: str, task: str) -> Drawn:
         return Drawn(name, task, tuple(next(self.batches[task])))
@@ -69,6 +71,7 @@ class Feeder:
         """Every position and generator."""
         return {
             "turn": self.turn,
+            "pending": list(self.pending),
             "sampler": self.sampler.state_dict(),
             "batches": {task: batches.state_dict() for task, batches in self.batches.items()},
         }
@@ -76,6 +79,7 @@ class Feeder:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a saved position."""
         self.turn = int(state["turn"])
+        self.pending = list(state["pending"])
         self.sampler.load_state_dict(state["sampler"])
         for task, batches in self.batches.items():
             batches.load_state_dict(state["batches"][task])
