@@ -22,6 +22,7 @@ METHODS: dict[str, Any] = {
     "sequential_reptile": {"name": "sequential_reptile", "inner_steps": 3, "outer_lr": 0.5},
 }
 BROKEN = "pcgrad"  # the run that is interrupted and resumed
+SHARDED = "adamw"  # the run under FSDP2
 
 
 def prepare(folder: Path) -> Path:

@@ -7,13 +7,16 @@ import signal
 import sys
 import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-from train_scenarios import BROKEN, METHODS, prepare, run
+from train_scenarios import BROKEN, METHODS, SHARDED, prepare, run
 from train_toy import weights
 
+from gradaccord.train import run as runs
 from gradaccord.train.fitting import Fit
 
 RANK = int(os.environ["RANK"])
@@ -38,9 +41,40 @@ def main(folder: Path) -> None:
     saw["weights"]["resumed"] = weights(broken, RANK)
     saw["codes"]["finished"] = run(file, broken, "--resume")
     saw["codes"]["refused"] = run(file, broken)
+    file = folder / "toy" / f"{SHARDED}.json"
+    with sharding():
+        saw["codes"]["sharded"] = run(file, folder / "sharded")
+        saw["codes"]["sharded, interrupted"] = interrupted(file, folder / "again")
+        torch.distributed.barrier()
+        saw["codes"]["sharded, resumed"] = run(file, folder / "again", "--resume")
+    for name in ("sharded", "again"):
+        saw["weights"][name] = weights(folder / name)  # whole in the first process's file alone
+    saw["model"] = str(folder / "sharded" / "model")
     torch.save(saw, folder / f"{RANK}.pt")
     torch.distributed.barrier()
     torch.distributed.destroy_process_group()
+
+
+@contextmanager
+def sharding() -> Iterator[None]:
+    """FSDP2 by Accelerate, which it takes up on a GPU only: it is told to on this CPU."""
+    from accelerate.state import PartialState
+    from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
+
+    made = runs.make_accelerator
+
+    def told(*arguments: Any) -> Any:
+        accelerator = made(*arguments)
+        accelerator.state.fsdp_plugin = FullyShardedDataParallelPlugin(
+            fsdp_version=2, auto_wrap_policy="no_wrap", cpu_ram_efficient_loading=False
+        )
+        accelerator.state.distributed_type = DistributedType.FSDP
+        PartialState._shared_state["distributed_type"] = DistributedType.FSDP
+        return accelerator
+
+    runs.make_accelerator = told
+    yield
+    runs.make_accelerator = made
 
 
 def interrupted(file: Path, out: Path) -> int:

@@ -19,8 +19,10 @@ from torch import nn
 
 from gradaccord.core.gather import LossNotFiniteError
 from gradaccord.core.report import StepReport
+from gradaccord.core.sharding import is_sharded
 from gradaccord.data.encoded import Batch
 from gradaccord.train.checkpoints import CHECKPOINTS, Checkpoints
+from gradaccord.train.checkpoints import load as load_checkpoint
 from gradaccord.train.config import Config
 from gradaccord.train.feeding import Drawn
 from gradaccord.train.interrupts import Interrupts
@@ -30,7 +32,7 @@ from gradaccord.train.probing import Probes
 from gradaccord.train.problem import Problem
 from gradaccord.train.regularizing import Regularizers
 from gradaccord.train.run_folder import Log
-from gradaccord.train.weights import load_weights, weights_of
+from gradaccord.train.weights import load_weights, reshard, skeleton_of, weights_of, wrap
 
 
 class TrainingError(RuntimeError):
@@ -79,7 +81,8 @@ class Fit:
         self.regularizers = Regularizers(
             problem.model, [(term.name, term.options) for term in config.regularize]
         )
-        self.model = accelerator.prepare_model(problem.model).train()  # trunks come in eval mode
+        self.skeleton = skeleton_of(accelerator, problem.model)
+        self.model = wrap(accelerator, problem.model).train()  # trunks come in eval mode
         self.trainable = self.regularizers.whole(self.model)
         self.checkpoints = Checkpoints(folder / CHECKPOINTS, config.train.keep)
         self.step = 0
@@ -205,6 +208,7 @@ class Fit:
         clip = self.config.train.clip
         if clip is not None:
             length = self.accelerator.clip_grad_norm_(self.trainable.parameters(), clip)
+            length = length.full_tensor() if is_sharded(length) else length
             if self.accelerator.scaler is None and not bool(torch.isfinite(length)):
                 raise self._not_finite([one.name for one in drawn], drawn)
         phase.optimizer.step()
@@ -374,6 +378,7 @@ class Fit:
                 prepared.encoded[split],
                 batch_size=self.config.train.evaluation_batch_size,
             )
+        reshard(self.accelerator, self.model)
         return found
 
     def _stalled(self) -> bool:
@@ -437,6 +442,9 @@ class Fit:
         """Continue from the newest checkpoint that can be read; says which ones could not."""
         for path, state in self.checkpoints.latest(self.accelerator.process_index):
             if isinstance(state, dict):
+                if not state["model"]:  # sharded weights are kept whole, once
+                    first = load_checkpoint(path)
+                    state |= {key: first[key] for key in ("model", "optimizer")}
                 self.load_state_dict(state)
                 return True
             self.say(f"The checkpoint {path.name} is left out: {state} The one before is used.")

@@ -32,6 +32,7 @@ from gradaccord.train.run_folder import (
     write_json,
 )
 from gradaccord.train.tensorboard import Board
+from gradaccord.train.weights import unsharded
 
 MODEL = "model"  # the folder, in a run's, of the model that is kept
 
@@ -96,8 +97,9 @@ def train(
             results = conclude(fit, continued)
         finally:
             log.close()
+        whole = unsharded(accelerator, fit.model, fit.skeleton)
         if main:
-            _save_model(problem, folder / MODEL)
+            _save_model(problem, whole, folder / MODEL)
             write_json(folder / RESULTS, results)
         accelerator.wait_for_everyone()
         return results
@@ -193,11 +195,11 @@ def _errors(fit: Fit, evaluated: Mapping[str, Mapping[str, Any]]) -> dict[str, A
     return found
 
 
-def _save_model(problem: Problem, folder: Path) -> None:
+def _save_model(problem: Problem, model: Any, folder: Path) -> None:
     from gradaccord.tasks.saved import save
 
     tasks = {name: prepared.task for name, prepared in problem.prepared.items()}
-    save(folder, problem.model, problem.tokens, tasks)
+    save(folder, model, problem.tokens, tasks)
 
 
 def _check_folder(config: Config, folder: Path, resume: bool) -> dict[str, Any] | None:

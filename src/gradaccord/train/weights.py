@@ -2,13 +2,55 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 from torch import nn
 
 
+def wrap(accelerator: Any, model: nn.Module) -> nn.Module:
+    """The model as Accelerate wraps it. Under FSDP2 its own `prepare` would want an optimiser, too."""
+    if not _is_sharded(accelerator):
+        wrapped: nn.Module = accelerator.prepare_model(model)
+        return wrapped
+    from accelerate.utils.fsdp_utils import fsdp2_prepare_model
+
+    sharded: nn.Module = fsdp2_prepare_model(accelerator, model)
+    accelerator._models.append(sharded)  # for its clipping
+    return sharded
+
+
+def reshard(accelerator: Any, model: nn.Module) -> None:
+    """After forward passes without backward ones FSDP2 leaves the outermost weights gathered."""
+    if _is_sharded(accelerator):
+        from torch.distributed.fsdp import FSDPModule
+
+        for module in model.modules():
+            if isinstance(module, FSDPModule):
+                module.reshard()
+
+
+def unsharded(accelerator: Any, model: nn.Module, skeleton: nn.Module) -> nn.Module:
+    """The trained model with whole weights (on the first process); called by all processes.
+
+    skeleton: what `skeleton_of` gave before the model was sharded; it is filled.
+    """
+    if not _is_sharded(accelerator):
+        plain: nn.Module = accelerator.unwrap_model(model)
+        return plain
+    weights, _ = weights_of(accelerator, model, None)
+    if accelerator.is_main_process:
+        skeleton.to_empty(device="cpu").load_state_dict(weights)
+    return skeleton
+
+
+def skeleton_of(accelerator: Any, model: nn.Module) -> nn.Module:
+    """A copy without weights where the model is about to be sharded; else the model itself."""
+    return copy.deepcopy(model).to("meta") if _is_sharded(accelerator) else model
+
+
 def weights_of(accelerator: Any, model: nn.Module, optimizer: Any) -> tuple[dict[str, Any], Any]:
-    """The whole weights, and the optimiser's state, also where they are sharded."""
+    """The whole weights and the optimiser's state; of shards in the first process alone."""
     if _is_sharded(accelerator):
         from torch.distributed.checkpoint.state_dict import (
             StateDictOptions,
@@ -26,7 +68,7 @@ def weights_of(accelerator: Any, model: nn.Module, optimizer: Any) -> tuple[dict
 
 
 def load_weights(accelerator: Any, model: nn.Module, optimizer: Any, weights: Any, state: Any) -> None:
-    """Put back what `weights_of` gave."""
+    """Put back what `weights_of` gave in the first process; every process is given it whole."""
     if _is_sharded(accelerator):
         from torch.distributed.checkpoint.state_dict import (
             StateDictOptions,
@@ -34,10 +76,10 @@ def load_weights(accelerator: Any, model: nn.Module, optimizer: Any, weights: An
             set_optimizer_state_dict,
         )
 
-        options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
+        options = StateDictOptions(full_state_dict=True)
         set_model_state_dict(model, weights, options=options)
         inner = getattr(optimizer, "optimizer", optimizer)
-        if inner is not None:
+        if inner is not None and any(state["state"].values()):  # plain SGD has none
             set_optimizer_state_dict(model, inner, state, options=options)
         return
     accelerator.unwrap_model(model).load_state_dict(weights)
