@@ -48,7 +48,7 @@ def config(tmp_path_factory):
                 "share": {"kind": "regression", "files": files("share"), "pair": None},
             },
             "train": {"gradients": 16, "batch_size": 4, "lr": 1e-3, "threads": 1},
-            "probe": {"cosine_batches": 2, "errors": 3},
+            "probe": {"cosine_batches": 2, "errors": 40},
         }
     )
 
