@@ -16,7 +16,7 @@ from filelock import FileLock
 from scenarios import WORLD
 
 HERE = Path(__file__).parent
-SECONDS = 120  # far more than a launch takes; what is reached only when the processes hang
+SECONDS = 400  # far more than a launch takes; what is reached only when the processes hang
 
 
 @pytest.fixture(autouse=True, scope="package")
