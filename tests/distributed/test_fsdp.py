@@ -100,7 +100,7 @@ def test_process_without_tasks_raises_on_all(saw: Any) -> None:
 
 def test_nan_on_one_process_raises_on_all_and_names_the_task(saw: Any) -> None:
     for of_rank in saw:
-        assert of_rank["NaN"][0] == "ValueError"
+        assert of_rank["NaN"][0] == "LossNotFiniteError"
         assert "Task 'b' has the loss nan" in of_rank["NaN"][1]
 
 
