@@ -8,10 +8,12 @@ import signal
 from threading import Thread
 
 import pytest
-from train_toy import said, same, until, weights
+from filelock import FileLock
+from small_models import save_checkpoint
+from train_toy import content_of, said, same, until, weights, write_files
 
 from gradaccord.cli import main
-from gradaccord.train.reading import write_config
+from gradaccord.train.reading import check_config, write_config
 
 METHODS = "pcgrad;dotprod:mode=difference"
 # Controls included: DotProd's also at a longer step.
@@ -21,20 +23,37 @@ PROBE = {"cosine_batches": 1, "errors": 1}
 
 
 @pytest.fixture(scope="module")
-def file(configured, content, tmp_path_factory):
-    """Two tasks, four steps: eight gradients a run."""
-    tasks = {name: content["tasks"][name] for name in ("film", "bank")}
-    path = tmp_path_factory.mktemp("compare") / "two.yaml"
-    write_config(configured(train=TRAIN, tasks=tasks, probe=PROBE), path)
-    return path
+def shared(tmp_path_factory):
+    """A folder that all processes of pytest-xdist share, and its lock."""
+    base = tmp_path_factory.getbasetemp()
+    root = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    return root / "compare", FileLock(root / "compare.lock")
 
 
 @pytest.fixture(scope="module")
-def finished(file):
+def file(shared):
+    """Two tasks, four steps: eight gradients a run."""
+    folder, lock = shared
+    with lock:
+        if not (folder / "two.yaml").exists():
+            (folder / "data").mkdir(parents=True)
+            checkpoint = save_checkpoint(folder / "model", "bert")
+            content = content_of(checkpoint, write_files(folder / "data"))
+            content["tasks"].pop("long")
+            content |= {"train": {**content["train"], **TRAIN}, "probe": PROBE}
+            write_config(check_config(content), folder / "two.yaml")
+    return folder / "two.yaml"
+
+
+@pytest.fixture(scope="module")
+def finished(file, shared):
     """A comparison of two methods on two seeds, done once for all tests that look at it."""
-    folder = file.parent / "finished"
-    run_here("compare", file, "--methods", METHODS, "--seeds", 2, "--out", folder, "--jobs", 2)
-    return folder
+    folder, lock = shared
+    with lock:
+        out = folder / "finished"
+        if not (out / "comparison.json").exists():
+            run_here("compare", file, "--methods", METHODS, "--seeds", 2, "--out", out, "--jobs", 2)
+    return out
 
 
 @pytest.fixture
