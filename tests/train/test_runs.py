@@ -11,7 +11,8 @@ from transformers import AutoModel
 
 from gradaccord.tasks.saved import load
 from gradaccord.train.checkpoints import load as load_state
-from gradaccord.train.fitting import Fit, TrainingError
+from gradaccord.train.faults import TrainingError
+from gradaccord.train.fitting import Fit
 from gradaccord.train.methods import METHODS
 from gradaccord.train.run import Interrupted
 from gradaccord.train.run_folder import RunFolderError, read_log

@@ -32,6 +32,11 @@ class Prepared:
         counted = {s: {k: v for k, v in e.notes.items() if v} for s, e in self.encoded.items()}
         return {split: notes for split, notes in counted.items() if notes}
 
+    def labelled(self, split: str) -> bool:
+        """Whether any example of a split has an answer to be judged by."""
+        examples = self.splits.get(split, ())
+        return any(self.task.gold(example) is not None for example in examples)
+
 
 def prepare(name: str, task: Task[Any], dataset: Dataset, tokens: Tokens) -> Prepared:
     """Tokenise every split, or read it from the cache (`gradaccord.data.cache`).

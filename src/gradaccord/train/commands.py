@@ -55,7 +55,7 @@ def train(
     with user_mistakes(ValueError, OSError, ModuleNotFoundError):
         config = read_config(file, overrides or [])
         from gradaccord.train.checkpoints import CheckpointError
-        from gradaccord.train.fitting import TrainingError
+        from gradaccord.train.faults import TrainingError
         from gradaccord.train.run import Interrupted
         from gradaccord.train.start import start
 

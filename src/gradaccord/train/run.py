@@ -13,12 +13,13 @@ from typing import Any
 
 import torch
 
-from gradaccord.tasks.prepared import Prepared
 from gradaccord.train.checkpoints import CHECKPOINTS, Checkpoints
 from gradaccord.train.config import Config
-from gradaccord.train.fitting import Fit, Progress, peak_memory
+from gradaccord.train.fitting import Fit
 from gradaccord.train.holding import held
+from gradaccord.train.memory import peak_memory
 from gradaccord.train.problem import Problem, load_problem
+from gradaccord.train.progress import Progress
 from gradaccord.train.reading import read_config, write_config
 from gradaccord.train.run_folder import (
     ABOUT,
@@ -144,11 +145,12 @@ def seed_everything(seed: int) -> None:
 
 def conclude(fit: Fit, continued: bool) -> dict[str, Any]:
     """Load the best weights, judge them on every labelled split, and sum the run up."""
-    last = fit.evaluations[-1] if fit.evaluations else {}
-    if fit.evaluations:
-        fit.load_best()
-    dev = fit.evaluated("dev")
-    test = fit.evaluated("test")
+    judge = fit.judge
+    last = judge.evaluations[-1] if judge.evaluations else {}
+    if judge.evaluations:
+        judge.load_best()
+    dev = judge.evaluated("dev")
+    test = judge.evaluated("test")
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return {
         "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
@@ -160,9 +162,9 @@ def conclude(fit: Fit, continued: bool) -> dict[str, Any]:
         "trained": list(fit.problem.judged),
         "dev": {task: evaluated.scores for task, evaluated in dev.items()},
         "test": {task: evaluated.scores for task, evaluated in test.items()},
-        "best_step": fit.best_step,
+        "best_step": judge.best_step,
         "last": {k: last[k] for k in ("train_loss", "task_cosine", "distance") if k in last},
-        "evaluations": fit.evaluations,
+        "evaluations": judge.evaluations,
         "errors": _errors(fit, {"dev": dev, "test": test}),
         "notes": {name: p.notes for name, p in fit.problem.prepared.items() if p.notes},
         "overlaps": [str(overlap) for overlap in fit.problem.overlaps],
@@ -245,12 +247,7 @@ def describe(config: Config, problem: Problem, accelerator: Any) -> Iterator[str
         yield f"{name}: {prepared.task.kind}, {counts}{extra}."
         for split, notes in prepared.notes.items():
             yield f"{name} {split}: " + ", ".join(f"{n:,} {what}" for what, n in notes.items()) + "."
-    if not any(_labelled(problem.prepared[name], "dev") for name in problem.judged):
+    if not any(problem.prepared[name].labelled("dev") for name in problem.judged):
         yield "No trained task has a labelled dev split: the last weights are kept, not the best."
     yield from map(str, problem.clustered)
     yield from map(str, problem.overlaps)
-
-
-def _labelled(prepared: Prepared, split: str) -> bool:
-    examples = prepared.splits.get(split, ())
-    return any(prepared.task.gold(example) is not None for example in examples)

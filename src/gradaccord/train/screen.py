@@ -13,7 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from gradaccord.train.fitting import Progress
+from gradaccord.train.progress import Progress
 
 REFRESH = 0.25  # seconds between two pictures
 LINE_EVERY = 10.0  # seconds between two lines where there is no terminal

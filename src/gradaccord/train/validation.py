@@ -10,7 +10,8 @@ from pathlib import Path
 import torch
 
 from gradaccord.train.config import Config, Method
-from gradaccord.train.fitting import Fit, peak_memory
+from gradaccord.train.fitting import Fit
+from gradaccord.train.memory import peak_memory
 from gradaccord.train.methods import SINGLE_TASK
 from gradaccord.train.problem import load_problem
 from gradaccord.train.run import describe, make_accelerator, seed_everything
@@ -32,7 +33,7 @@ def check_run(config: Config, data: Path | None = None) -> Iterator[str]:
     yield from describe(config, problem, accelerator)
     with tempfile.TemporaryDirectory() as folder:
         fit = Fit(config, problem, Path(folder), accelerator)
-        fit.phase = fit.begin(len(fit.phases) - 1)
+        fit.begin(len(fit.phases) - 1)
         for task in problem.trained:
             rows = fit.phase.batches[task].batch_size
             batch = problem.prepared[task].encoded["train"].batch(range(rows))

@@ -1,0 +1,57 @@
+"""Where a run stands: running means for a screen, and what the log keeps of a step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from gradaccord.core.report import StepReport
+from gradaccord.train.feeding import Drawn
+
+
+@dataclass
+class Progress:
+    """Where a run stands, for a screen."""
+
+    phase: str = "main"
+    step: int = 0
+    share: float = 0.0  # of this phase
+    seconds_left: float = math.nan
+    losses: dict[str, float] = field(default_factory=dict)  # running means
+    conflicts: float = math.nan
+    cosine: float = math.nan
+    scores: dict[str, float] = field(default_factory=dict)  # of the last evaluation
+    best: float = math.nan
+
+    def note(self, report: StepReport, drawn: Sequence[Drawn]) -> None:
+        """Take a step into the running means."""
+        losses = _losses(report)
+        for one in drawn:
+            before = self.losses.get(one.task, losses[one.name])
+            self.losses[one.task] = before + 0.1 * (losses[one.name] - before)
+        if len(report.tasks) > 1:
+            self.cosine = report.mean_cosine
+            if report.pairs:
+                before, now = self.conflicts, report.conflicts
+                self.conflicts = now if math.isnan(before) else before + 0.05 * (now - before)
+
+
+def measured(report: StepReport, extras: Mapping[str, float]) -> dict[str, Any]:
+    """What a step's report says, ready for JSON. extras: beside the report's own."""
+    record: dict[str, Any] = {"loss": _losses(report)}
+    if len(report.tasks) > 1:
+        first, second = torch.triu_indices(len(report.tasks), len(report.tasks), 1)
+        record["cosine"] = report.mean_cosine
+        record["conflicts"] = report.conflicts
+        record["dot"] = float(report.gram[first, second].mean())
+    if report.extras or extras:
+        record["extras"] = {**report.extras, **extras}
+    return record
+
+
+def _losses(report: StepReport) -> dict[str, float]:
+    return dict(zip(report.tasks, report.losses.tolist(), strict=True))
