@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
@@ -16,22 +16,17 @@ from torch import nn
 from gradaccord.core.losses import Loss, LossFn
 from gradaccord.core.method import Method
 from gradaccord.core.report import StepReport
-from gradaccord.data.samplers import RoundRobinTasks, TaskBatches, TaskSampler
-from gradaccord.integrations import state
+from gradaccord.data.samplers import TaskSampler
 from gradaccord.integrations.choice import Choice
-from gradaccord.integrations.plan import Part, Passes, Plan, TaskCollator, TaskData, TaskLoader
+from gradaccord.integrations.loading import make_loader, make_plan
+from gradaccord.integrations.plan import Part
+from gradaccord.integrations.resuming import NETWORK, ResumingMixin
+from gradaccord.integrations.state import network_of
 from gradaccord.regularize.smart import SMART
-from gradaccord.trajectory.trajectory import Trajectory
-
-if TYPE_CHECKING:
-    from transformers import Trainer as _Trainer
-else:
-    _Trainer = object
-
-NETWORK = "swep_network"  # the name of SWEP's network while it is trained with the model
+from gradaccord.trajectory.trajectory import Trajectory, at_outer_weights
 
 
-class AlignedMixin(_Trainer):
+class AlignedMixin(ResumingMixin):
     """Put before a Trainer class: `class Mine(AlignedMixin, SFTTrainer)`. See `AlignedTrainer`.
 
     method: a name ("PCGrad"), a class, or a partial (`partial(DotProd, weight=0.1)`); any callable
@@ -53,8 +48,6 @@ class AlignedMixin(_Trainer):
     and the mean over all micro-batches and processes is exact.
     """
 
-    model: Any
-
     def __init__(
         self,
         model: Any = None,
@@ -74,15 +67,11 @@ class AlignedMixin(_Trainer):
         self.task_sampler = sampler
         self.regularize = regularize
         self.regularize_kind = regularize_kind
-        self.method: Any = None  # built when training begins
-        self.regularizer: Any = None
         self.report: StepReport | None = None  # of the last step
         self.task: str | None = None  # whose loss is being computed
         self._held: list[Part] = []  # of this step's micro-batches
         self._sums: dict[str, tuple[float, int]] = {}  # of the reports since the last log
-        self._resumed_from: str | None = None
-        self._random_restored = False
-        self._plan_of_run: dict[str, Any] = {}
+        self._plan_of_run = {}
         self._collators = data_collator if isinstance(data_collator, Mapping) else {}
         self._metrics_of = compute_metrics if isinstance(compute_metrics, Mapping) else {}
         self._given = dict(train_dataset) if isinstance(train_dataset, Mapping) else {}
@@ -147,115 +136,8 @@ class AlignedMixin(_Trainer):
         if self.train_dataset is None:
             raise ValueError("Training needs a `train_dataset`: give a mapping from task to data set.")
         tasks = self.task_datasets
-        for task, data in tasks.items():
-            if not hasattr(data, "__len__") or not hasattr(data, "__getitem__"):
-                raise TypeError(
-                    f"The data set of task {task!r} is a {type(data).__name__} without a length: give "
-                    "one with a length and items, not a stream."
-                )
-        plan = self._plan(tasks)
-        collators: dict[str, Any] = {}
-        for task, data in tasks.items():
-            tasks[task], collators[task] = self._columns(task, data)
-        args = self.args
-        return TaskLoader(
-            TaskData(tasks),
-            batch_sampler=plan,
-            collate_fn=TaskCollator(collators),
-            num_workers=args.dataloader_num_workers,
-            pin_memory=args.dataloader_pin_memory and torch.accelerator.is_available(),
-            persistent_workers=args.dataloader_persistent_workers,
-            prefetch_factor=args.dataloader_prefetch_factor,
-            generator=torch.Generator().manual_seed(args.seed),  # the global one is left alone
-        )
-
-    def _plan(self, tasks: dict[str, Any]) -> Plan:
-        args = self.args
-        seed = args.seed if args.data_seed is None else args.data_seed
-        size = self._train_batch_size * args.world_size
-        accumulation = args.gradient_accumulation_steps
-        begin = partial(self._index_batches, tasks, size, seed)
-        counts = {task: len(stream) for task, stream in begin().items()}
-        sizes = {task: len(data) for task, data in tasks.items()}
-        steps_of = {task: math.ceil(n / accumulation) for task, n in counts.items()}
-        sampler = self.task_sampler or self.choice.sampler(sizes, steps_of, seed)
-        for task in sampler.tasks:
-            if task not in tasks:
-                raise ValueError(
-                    f"`sampler` draws the task {task!r}, and `train_dataset` has "
-                    f"{', '.join(tasks)}: use the same names."
-                )
-        steps = self._steps(sampler, steps_of)
-        self._plan_of_run = {
-            "tasks": list(tasks),
-            "sizes": list(sizes.values()),
-            "batch_size": size,
-            "accumulation": accumulation,
-            "seed": seed,
-            "sampler": type(sampler).__name__,
-            "paired": self.choice.paired,
-        }
-        return Plan(
-            sampler,
-            begin,
-            steps,
-            accumulation=accumulation,
-            paired=self.choice.paired,
-            rank=args.process_index,
-            world=args.world_size,
-        )
-
-    def _steps(self, sampler: TaskSampler, steps_of: Mapping[str, int]) -> int:
-        """Optimiser steps of an epoch: the sampler's own, or as many as there is data for."""
-        if isinstance(sampler, RoundRobinTasks) or (self.task_sampler and hasattr(sampler, "__len__")):
-            return len(sampler)
-        at_once = min(getattr(sampler, "n", 1), len(sampler.tasks))
-        if self.choice.paired:
-            at_once = 2
-        return max(1, math.ceil(sum(steps_of[task] for task in sampler.tasks) / at_once))
-
-    def _index_batches(self, tasks: Mapping[str, Any], size: int, seed: int) -> dict[str, Any]:
-        """Every task's endless batches of indices, from their beginning."""
-        drop_last = self.args.dataloader_drop_last
-        if hasattr(self, "get_batch_sampler"):  # sentence-transformers: no duplicates, by label, ...
-            make = partial(
-                self.get_batch_sampler,
-                batch_size=size,
-                drop_last=drop_last,
-                valid_label_columns=getattr(self.data_collator, "valid_label_columns", None),
-            )
-            return {
-                task: Passes(
-                    make(data, generator=torch.Generator().manual_seed(seed + i), seed=seed + i)
-                )
-                for i, (task, data) in enumerate(tasks.items())
-            }
-        strategy = getattr(self.args, "train_sampling_strategy", "random")
-        if strategy not in ("random", "sequential"):
-            raise ValueError(
-                f"`train_sampling_strategy` is {strategy!r}: with several tasks use 'random' or "
-                "'sequential'."
-            )
-        return {
-            task: TaskBatches(
-                range(len(data)),
-                size,
-                shuffle=strategy == "random",
-                drop_last=drop_last,
-                seed=seed + i,
-            )
-            for i, (task, data) in enumerate(tasks.items())
-        }
-
-    def _columns(self, task: str, data: Any) -> tuple[Any, Any]:
-        """The data and the collator of a task, without the columns that the model does not take."""
-        collator = self._collators.get(task, self.data_collator)
-        if hasattr(self, "get_batch_sampler"):
-            return data, collator
-        if hasattr(data, "column_names") and hasattr(data, "remove_columns"):
-            return self._remove_unused_columns(data, description=f"training ({task})"), collator
-        removing = self._get_collator_with_removed_columns(collator, description=f"training ({task})")
-        return data, removing
+        plan, self._plan_of_run = make_plan(self, tasks)
+        return make_loader(self, tasks, self._collators, plan)
 
     def _prepare_dataset(self, dataset: Any, *args: Any, **options: Any) -> Any:
         prepare: Any = super()._prepare_dataset  # type: ignore[misc]
@@ -268,8 +150,6 @@ class AlignedMixin(_Trainer):
 
     def train(self, resume_from_checkpoint: Any = None, *args: Any, **options: Any) -> Any:
         """As of every Trainer."""
-        self._resumed_from = None
-        self._random_restored = False
         self._held = []
         self._sums = {}
         return super().train(resume_from_checkpoint, *args, **options)
@@ -279,11 +159,11 @@ class AlignedMixin(_Trainer):
         if self.regularize is not None:
             if self.regularizer is None or self.regularizer.model is not self.model:
                 self.regularizer = self.regularize(self.model)
-            network = state.network_of(self.regularizer)
+            network = network_of(self.regularizer)
             if network is not None:
                 self.model.add_module(NETWORK, network)
         optimizer = super().create_optimizer(*args, **options)
-        network = state.network_of(self.regularizer)
+        network = network_of(self.regularizer)
         if network is not None:
             held = {id(p) for group in optimizer.param_groups for p in group["params"]}
             new = [p for p in network.parameters() if id(p) not in held]
@@ -303,8 +183,7 @@ class AlignedMixin(_Trainer):
                 "`fully_shard` in a loop of your own."
             )
         self.method = self.choice.build(self.model_wrapped, self.optimizer, self.accelerator)
-        if self._resumed_from is not None:
-            state.load(self._resumed_from, self.method, self.regularizer, self._plan_of_run)
+        self._load_method()
 
     def _finish(self) -> None:
         """End a trajectory with the steps it has."""
@@ -423,7 +302,7 @@ class AlignedMixin(_Trainer):
             self._sums = {}
         super().log(logs, *args, **options)
 
-    # Evaluation, saving and resuming
+    # Evaluation
 
     def evaluate(
         self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
@@ -431,7 +310,7 @@ class AlignedMixin(_Trainer):
         """As of every Trainer, at the outer weights of a trajectory method."""
         named = isinstance(eval_dataset, str)
         task = eval_dataset if named else self._task_in(metric_key_prefix)
-        with state.at_outer_weights(self.method), self._on(task):
+        with at_outer_weights(self.method), self._on(task):
             found: dict[str, float] = super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)
         return found
 
@@ -439,7 +318,7 @@ class AlignedMixin(_Trainer):
         self, test_dataset: Any, ignore_keys: Any = None, metric_key_prefix: str = "test"
     ) -> Any:
         """As of every Trainer; the prefix "test_<task>" says which task it is."""
-        with state.at_outer_weights(self.method), self._on(self._task_in(metric_key_prefix)):
+        with at_outer_weights(self.method), self._on(self._task_in(metric_key_prefix)):
             return super().predict(test_dataset, ignore_keys, metric_key_prefix)
 
     def prediction_step(self, model: nn.Module, inputs: Any, *args: Any, **options: Any) -> Any:
@@ -448,41 +327,3 @@ class AlignedMixin(_Trainer):
 
     def _task_in(self, prefix: str) -> str | None:
         return next((t for t in self.task_datasets if prefix.endswith(f"_{t}")), self.task)
-
-    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """As of every Trainer, at the outer weights of a trajectory method."""
-        with state.at_outer_weights(self.method), self._without_network():
-            super().save_model(output_dir, _internal_call)
-
-    def _load_best_model(self) -> None:
-        with self._without_network():
-            super()._load_best_model()
-
-    @contextmanager
-    def _without_network(self) -> Iterator[None]:
-        network = self.model._modules.pop(NETWORK, None)
-        try:
-            yield
-        finally:
-            if network is not None:
-                self.model.add_module(NETWORK, network)
-
-    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
-        super()._save_optimizer_and_scheduler(output_dir)
-        if self.args.should_save:
-            state.save(output_dir, self.method, self.regularizer, self._plan_of_run)
-
-    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        super()._load_optimizer_and_scheduler(checkpoint)
-        self._resumed_from = checkpoint
-
-    def get_batch_samples(self, *args: Any, **options: Any) -> Any:
-        """As of every Trainer, with the random state restored before a batch is made, not after."""
-        if self._resumed_from is not None:
-            self._load_rng_state(self._resumed_from)
-        return super().get_batch_samples(*args, **options)
-
-    def _load_rng_state(self, checkpoint: str | None) -> None:
-        if not self._random_restored:
-            self._random_restored = True
-            super()._load_rng_state(checkpoint)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -60,14 +58,6 @@ def load(folder: str | Path, method: Any, regularizer: Any, plan: dict[str, Any]
                 tensors[name].copy_(inner)
     method.load_state_dict(state["method"])
     _to_regularizer(regularizer, state["regularizer"])
-
-
-@contextmanager
-def at_outer_weights(method: Any) -> Iterator[None]:
-    """Evaluate or save at phi, inside a trajectory; a block within such a block is the same one."""
-    inside = isinstance(method, Trajectory) and not method._at_phi
-    with method.at_phi() if inside else nullcontext():
-        yield
 
 
 def network_of(regularizer: Any) -> torch.nn.Module | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from gradaccord.train.progress import Progress, measured
 from gradaccord.train.regularizing import Regularizers
 from gradaccord.train.run_folder import Log
 from gradaccord.train.weights import load_weights, skeleton_of, weights_of, wrap
+from gradaccord.trajectory.trajectory import at_outer_weights
 
 
 class Fit:
@@ -218,14 +218,9 @@ class Fit:
         before = (self.phase.spent - self.phase.step_cost) / self.phase.budget.amount
         return math.floor(self.phase.share / every + 1e-9) > math.floor(before / every + 1e-9)
 
-    def at_outer_weights(self) -> AbstractContextManager[None]:
-        """Where trajectory methods are judged: at phi, not at where the trajectory is just now."""
-        at_phi = getattr(self.phase.method, "at_phi", None)
-        return nullcontext() if at_phi is None else at_phi()
-
     def evaluate(self, log: Log) -> None:
-        """Judge the model as it is."""
-        with self.at_outer_weights():
+        """Judge the model, inside a trajectory at its outer weights."""
+        with at_outer_weights(self.phase.method):
             record = self.judge.evaluate(
                 self.step,
                 gradients=self.phase.gradients,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -285,6 +285,16 @@ class Trajectory:
         if message not in self._warned:
             self._warned.add(message)
             warnings.warn(message, stacklevel=stacklevel)
+
+
+def at_outer_weights(method: Any) -> AbstractContextManager[None]:
+    """A block at phi inside a trajectory, and of all other methods at the weights as they are.
+
+    Where a model is judged and saved. A block within such a block is the same one.
+    """
+    if isinstance(method, Trajectory) and not method._at_phi:
+        return method.at_phi()
+    return nullcontext()
 
 
 def copied(parameter: torch.Tensor, memory: torch.Tensor | None) -> torch.Tensor:
