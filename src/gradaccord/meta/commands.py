@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from gradaccord.meta.settings import Settings
+from gradaccord.commands import INTERRUPTED, user_mistakes
+
 app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -21,9 +17,8 @@ app = typer.Typer(
     no_args_is_help=True,
     help="Learn to learn from few examples: Reptile, MAML and its family, gradient sharing.",
 )
-INTERRUPTED = 130
 ALGORITHMS = "maml, fomaml, meta-sgd, maml++, reptile, dotprod-inner, dotprod-outer"
-_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+MISTAKES = (ValueError, OSError, ModuleNotFoundError, FloatingPointError)
 
 
 @app.command()
@@ -201,6 +196,8 @@ def train(
     """
     from rich.console import Console
 
+    from gradaccord.meta.starting import new_run, old_run
+
     console = Console()
     limits = {"iterations": iterations, "minutes": minutes, "test_tasks": test_tasks}
     chosen = {
@@ -211,26 +208,29 @@ def train(
         "validate_every": validate_every, "validation_tasks": validation_tasks,
         "test_queries": test_queries, "transductive": transductive, **limits,
     }  # fmt: skip
-    with _user_mistakes():
+    with user_mistakes(*MISTAKES):
         if resume is None:
-            settings, folder = _new_run(algorithm, preset, chosen, out)
+            settings, folder = new_run(algorithm, preset, chosen, out)
         else:
             given = [*(k for k in chosen if chosen[k] is not None and k not in (*limits, "data_dir"))]
             given += [k for k, v in (("algorithm", algorithm), ("preset", preset), ("out", out)) if v]
-            settings, folder, seeds = _old_run(resume, given, limits, seeds)
-        splits = _load(settings, data_dir)
+            settings, folder, seeds = old_run(resume, given, limits, seeds)
+        from gradaccord.meta import seeds as runs  # torch, which a wrong option does not wait for
+        from gradaccord.meta.screen import introduction
+
+        splits = runs.load_data(settings, data_dir)
         folder.mkdir(parents=True, exist_ok=True)
         settings.save(folder / "settings.json")
-    from gradaccord.meta.screen import introduction
-
     console.print(introduction(settings, splits, seeds), highlight=False, soft_wrap=True)
     console.print(f"Folder: {folder}", highlight=False, soft_wrap=True)
-    with _interruptible() as stop:
+    with runs.interruptible() as stop:
         for seed in range(seeds):
-            if not _run_seed(console, settings, splits, folder, seed, seeds, stop):
-                _say_how_to_go_on(console, folder, seeds)
+            with user_mistakes(*MISTAKES):
+                finished = runs.run_seed(console, settings, splits, folder, seed, seeds, stop)
+            if not finished:
+                runs.say_how_to_go_on(console, folder, seeds)
                 raise typer.Exit(INTERRUPTED)
-    _finish(console, splits, folder)
+    runs.finish(console, splits, folder)
 
 
 @app.command("eval")
@@ -272,18 +272,19 @@ def evaluate_run(
     """
     from dataclasses import replace
 
+    from gradaccord.meta.seeds import evaluate_seed, load_data
     from gradaccord.meta.settings import Settings
     from gradaccord.meta.trained import seed_folders
 
-    with _user_mistakes():
+    with user_mistakes(*MISTAKES):
         places = seed_folders(folder)
         settings = Settings.read(places[0] / "settings.json")
         settings = replace(
             settings, shots=shots or settings.shots, test_queries=queries or settings.test_queries
         )
-        splits = _load(settings, data_dir)
+        splits = load_data(settings, data_dir)
         for place in places:
-            _evaluate_seed(place, settings, splits, tasks, steps, transductive, by_step, ensemble)
+            evaluate_seed(place, settings, splits, tasks, steps, transductive, by_step, ensemble)
 
 
 @app.command()
@@ -301,7 +302,7 @@ def figures(
     from gradaccord.meta.trained import seed_folders
     from gradaccord.meta.training import validation_curve
 
-    with _user_mistakes():
+    with user_mistakes(*MISTAKES):
         runs = {}
         for folder in folders:
             places = seed_folders(folder)
@@ -319,177 +320,6 @@ def presets() -> None:
     for preset in PRESETS.values():
         values = ", ".join(f"{name}={value}" for name, value in preset.settings.items())
         print(f"{preset.name}\n  {preset.source}\n  loss: {preset.loss_scale}\n  {values}")
-
-
-def _new_run(
-    algorithm: str | None, preset: str | None, chosen: dict[str, Any], out: Path | None
-) -> tuple[Settings, Path]:
-    from gradaccord.meta.presets import find_preset
-    from gradaccord.meta.settings import settings_for
-
-    name = algorithm or (find_preset(preset).algorithm if preset else "maml")
-    settings = settings_for(name, preset=preset, **chosen)
-    folder = out or Path("runs/fewshot") / settings.name
-    if any(folder.glob("seed-*/checkpoint.pt")):
-        raise ValueError(
-            f"{folder} holds a run already: go on with it by --resume {folder}, or give another --out."
-        )
-    return settings, folder
-
-
-def _old_run(
-    folder: Path, given: list[str], limits: dict[str, Any], seeds: int
-) -> tuple[Settings, Path, int]:
-    from gradaccord.meta.settings import Settings
-
-    if given:
-        raise ValueError(
-            f"--{given[0].replace('_', '-')} cannot be given with --resume: the run keeps its own "
-            "settings."
-        )
-    if not (folder / "settings.json").exists():
-        raise FileNotFoundError(f"{folder} holds no run: it has no settings.json.")
-    settings = Settings.read(folder / "settings.json").continued(**limits)
-    return settings, folder, max(seeds, len(list(folder.glob("seed-*"))))
-
-
-def _load(settings: Settings, data_dir: Path | None) -> Any:
-    from gradaccord.data.class_splits import load
-
-    return load(settings.data, data_dir or settings.data_dir, size=settings.size)
-
-
-def _run_seed(
-    console: Any,
-    settings: Settings,
-    splits: Any,
-    folder: Path,
-    seed: int,
-    seeds: int,
-    stop: Callable[[], bool],
-) -> bool:
-    """Train and test one seed; False if it was interrupted."""
-    from gradaccord.meta.screen import progress, results
-    from gradaccord.meta.training import Run
-
-    with _user_mistakes():
-        run = Run(settings, splits, folder / f"seed-{seed}", seed)
-        label = settings.label if seeds == 1 else f"{settings.label} seed {seed}"
-        if run.finished and _tested(run.folder) == settings.test_tasks:
-            console.print(f"{label}: finished before", highlight=False)
-            return True
-        with progress(console, label) as show:
-            if not run.train(show, stop):
-                return False
-            tested = run.test(show)
-    head = f"seed {seed}: " if seeds > 1 else ""
-    spent = f"{run.standing.iteration} iterations, {run.standing.seconds:.0f} s of training"
-    console.print(f"{head}{spent}", highlight=False)
-    console.print(results(tested, run.best[0][1]), highlight=False, soft_wrap=True)
-    return True
-
-
-def _tested(folder: Path) -> int | None:
-    """On how many tasks the run in a folder was tested; None if it was not."""
-    from gradaccord.meta.trained import read_results
-
-    try:
-        return int(read_results(folder)["single"]["tasks"])
-    except FileNotFoundError:
-        return None
-
-
-def _finish(console: Any, splits: Any, folder: Path) -> None:
-    """Over all seeds: the mean, and the figures."""
-    from gradaccord.meta.evaluation import mean_and_interval
-    from gradaccord.meta.trained import draw_run, read_results, seed_folders
-
-    values = [read_results(place)["single"]["value"] for place in seed_folders(folder)]
-    if len(values) > 1:
-        mean, interval = mean_and_interval(values)
-        console.print(
-            f"mean of {len(values)} seeds: {mean:.2f} % ± {interval:.2f} (95 % interval over seeds)",
-            highlight=False,
-        )
-    try:
-        for path in draw_run(folder, splits):
-            console.print(f"Written: {path}", highlight=False, soft_wrap=True)
-    except ModuleNotFoundError as error:
-        console.print(f"No figures: {error}", highlight=False, soft_wrap=True)
-
-
-def _evaluate_seed(
-    place: Path,
-    settings: Settings,
-    splits: Any,
-    count: int,
-    steps: int | None,
-    transductive: bool,
-    by_step: bool,
-    ensemble: bool,
-) -> None:
-    from gradaccord.meta.evaluation import evaluate, evaluate_ensemble
-    from gradaccord.meta.trained import Trained
-
-    kept = Trained(place, splits, settings)
-    tasks = kept.test_tasks(count)
-    steps = settings.evaluation_steps if steps is None else steps
-    found = evaluate(kept.learner, tasks, steps=steps, transductive=transductive, by_step=by_step)
-    print(f"{place.name}  {settings.ways}-way {settings.shots}-shot  {found}")
-    if by_step:
-        for step, (value, interval) in enumerate(
-            zip(found.by_step, found.interval_by_step, strict=True)
-        ):
-            print(f"  after {step:2} steps  {value:6.2f} % ± {interval:.2f}")
-    if ensemble:
-        joined = evaluate_ensemble(
-            kept.learner, kept.states, tasks, steps=steps, transductive=transductive
-        )
-        print(f"{place.name}  {joined}")
-
-
-def _say_how_to_go_on(console: Any, folder: Path, seeds: int) -> None:
-    more = f" --seeds {seeds}" if seeds > 1 else ""
-    console.print(
-        "Interrupted; everything is saved. Go on with:\n"
-        f"  gradaccord fewshot train --resume {folder}{more}",
-        highlight=False,
-        soft_wrap=True,
-    )
-
-
-@contextmanager
-def _interruptible() -> Iterator[Callable[[], bool]]:
-    """The first Ctrl-C asks to stop after the iteration at hand, a second one stops at once."""
-    asked = False
-
-    def ask(number: int, frame: FrameType | None) -> None:
-        nonlocal asked
-        if asked:
-            raise KeyboardInterrupt
-        asked = True
-
-    try:
-        before = signal.signal(signal.SIGINT, ask)
-    except ValueError:  # not in the main thread, which alone gets signals
-        yield lambda: False
-        return
-    try:
-        yield lambda: asked
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-@contextmanager
-def _user_mistakes() -> Iterator[None]:
-    """Turn what a wrong option, file or rate causes into one sentence."""
-    try:
-        yield
-    except (ValueError, OSError, ModuleNotFoundError, FloatingPointError) as error:
-        sentence = str(error)
-        if isinstance(error, OSError) and error.strerror:
-            sentence = f"{error.filename}: {error.strerror}."
-        raise _UsageError(sentence) from error
 
 
 if __name__ == "__main__":
