@@ -2,6 +2,7 @@
 
 import pytest
 
+from gradaccord.models.loading import load_trunk
 from gradaccord.train.config import Config
 from gradaccord.train.reading import ConfigError, check_config, read_config, write_config
 
@@ -68,6 +69,49 @@ def test_what_is_written_is_read_back_equal(file, tmp_path):
             "line 2, is not YAML: the key 'model' is given twice",
         ),
         (("epochs: 3", "epochs: [3"), "is not YAML"),
+        (("dotprod", "dotprd"), "line 5: The method 'dotprd' is unknown: did you mean 'dotprod'?"),
+        (
+            ("weight", "wieght"),
+            "line 5: The method 'dotprod' has no option 'wieght': did you mean 'weight'?",
+        ),
+        (
+            ("sst: sst", "sst: sstt"),
+            "line 3: Task 'sst': There is no data set 'sstt': did you mean 'sst'?",
+        ),
+        (("pair: cross", "pare: cross"), "line 4: Task 'sts': a regression task has no option 'pare'"),
+        (
+            ("pair: cross", "limt: {dev: 4}"),
+            "line 4: Task 'sts': a regression task has no option 'limt': did you mean 'limit'?",
+        ),
+        (
+            ("pair: cross", "limit: {dve: 4}"),
+            "line 4: Task 'sts': `limit` names the split 'dve': did you",
+        ),
+        (
+            ("pair: cross", "kind: regresion"),
+            "line 4: Task 'sts': the kind 'regresion' is unknown: did you mean 'regression'?",
+        ),
+        (
+            ("lr: 2e-5", "optimizer: {name: adamw, betaz: 1}"),
+            "line 8: `train.optimizer` 'adamw' has no option 'betaz': did you mean 'betas'?",
+        ),
+        (("lr: 2e-5", "optimizer: adm"), "line 8: `train.optimizer` is 'adm', which is unknown"),
+        (
+            ("train:", "sampler: {name: proportional, p: 1}\ntrain:"),
+            "line 6: The sampler 'proportional' has no option 'p': there are q, n.",
+        ),
+        (
+            ("train:", "regularize: smrt\ntrain:"),
+            "line 6: The regulariser 'smrt' is unknown: did you mean",
+        ),
+        (
+            ("train:", "regularize: [{name: smart, wight: 1}]\ntrain:"),
+            "line 6: The regulariser 'smart' has no option 'wight': did you mean 'weight'?",
+        ),
+        (
+            ("minilm", "{name: minilm, poling: cls}"),
+            "line 1: The model 'minilm' has no option 'poling': did you mean 'pooling'?",
+        ),
     ],
 )
 def test_a_mistake_is_one_sentence_with_its_line(file, change, said):
@@ -77,6 +121,38 @@ def test_a_mistake_is_one_sentence_with_its_line(file, change, said):
     assert said in str(caught.value)
     assert str(file) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        (
+            "train.stepz=4",
+            "The override 'train.stepz=4': train has no key 'stepz': did you mean 'steps'?",
+        ),
+        ("method=pcgard", "The override 'method=pcgard': The method 'pcgard' is unknown: did you mean"),
+        (
+            "tasks.sts.pare=cross",
+            "The override 'tasks.sts.pare=cross': Task 'sts': a regression task has",
+        ),
+    ],
+)
+def test_a_mistake_in_an_override_is_not_said_of_the_file(file, override, said):
+    with pytest.raises(ConfigError) as caught:
+        read_config(file, [override])
+    assert str(caught.value).startswith(said)
+
+
+def test_overrides_of_a_file_that_holds_no_mapping(file):
+    for text in ("", "[1, 2]"):
+        file.write_text(text)
+        with pytest.raises(ConfigError, match="holds no mapping"):
+            read_config(file, ["train.lr=1"])
+
+
+def test_a_slip_in_a_models_name_does_not_ask_the_hub():
+    with pytest.raises(ValueError, match="There is no model 'minlm': did you mean 'minilm'?"):
+        load_trunk("minlm")
 
 
 def test_an_override_without_a_value_is_told(file):

@@ -109,6 +109,14 @@ def names() -> list[str]:
     return sorted([*sets(), *embedded.NAMES, *pictures.NAMES])
 
 
+def kind_of(name: str) -> str | None:
+    """The kind of task that a set is for; None where only reading it tells. Needs no folder."""
+    if name.startswith(HUB):
+        return None
+    known, _ = _named(name, None)
+    return sets()[known].kind if known in sets() else "image" if known in pictures.NAMES else None
+
+
 def data_folder(folder: str | Path | None, name: str) -> Path:
     """The folder given, or the one of the environment; having neither is an error."""
     root = folder or os.environ.get(FOLDER)

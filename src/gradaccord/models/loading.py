@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable
+from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -45,7 +46,15 @@ def load_trunk(name_or_folder: str | Path, pooling: Pooling | None = None, **opt
         return _called(name, FOLDERS.get(kind, _hugging_face), pooling, options, Path(name))
     if _is_path(name):
         raise ValueError(f"{name} is not a folder: give the folder that the model was saved to.")
+    if "/" not in name and (close := get_close_matches(name, BUILT_IN, 1, 0.8)):
+        # A slip, most likely: the hub is not asked for what was hardly meant.
+        raise ValueError(f"There is no model {name!r}: did you mean {close[0]!r}?")
     return _called(name, _hugging_face, pooling, options, name)
+
+
+def built_in_options(name: str) -> list[str] | None:
+    """The options of a built-in model; None: only reading it tells."""
+    return _options(BUILT_IN[name]) if name in BUILT_IN else None
 
 
 def minilm_folder() -> Path:
@@ -187,13 +196,17 @@ def _called(
 ) -> Loaded:
     """Build it; an option that it does not have is named."""
     given = {**options, **({} if pooling is None else {"pooling": pooling})}
-    parameters = inspect.signature(build).parameters.values()
-    known = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+    known = _options(build)
     for option in given:
         if option not in known:
             there = ", ".join(known) or "none"
             raise ValueError(f"The model {name} has no option {option!r}: it has {there}.")
     return build(*source, **given)
+
+
+def _options(build: Callable[..., Loaded]) -> list[str]:
+    parameters = inspect.signature(build).parameters.values()
+    return [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
 
 
 def _nothing_missing(source: Path, missing: set[str]) -> None:

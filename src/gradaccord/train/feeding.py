@@ -18,7 +18,14 @@ from gradaccord.data.samplers import (
 )
 from gradaccord.train.methods import Feed
 
-SAMPLERS = ("round_robin", "sequential", "proportional", "uniform", "weighted")
+# The samplers by name, with the options of each.
+SAMPLERS: dict[str, tuple[str, ...]] = {
+    "round_robin": (),
+    "sequential": ("shuffle",),
+    "proportional": ("q", "n"),
+    "uniform": ("n",),
+    "weighted": ("weights", "n"),
+}
 
 
 @dataclass(frozen=True)
@@ -110,15 +117,9 @@ def make_sampler(
         if name == "weighted":
             return WeightedTasks(seed=seed, **given)
     except TypeError as error:
-        known = {
-            "sequential": "shuffle",
-            "proportional": "q, n",
-            "uniform": "n",
-            "weighted": "weights, n",
-        }
         raise ValueError(
             f"The sampler {name!r} was given {', '.join(given) or 'nothing'}: it takes "
-            f"{known.get(name, 'no options')}."
+            f"{', '.join(SAMPLERS.get(name, ())) or 'no options'}."
         ) from error
     close = get_close_matches(name, SAMPLERS, 1, 0.5)
     hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(SAMPLERS)}."

@@ -29,10 +29,7 @@ def make_optimizer(
         close = get_close_matches(name, OPTIMIZERS, 1, 0.5)
         hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(OPTIMIZERS)}."
         raise ValueError(f"`train.optimizer` is {name!r}, which is unknown: {hint}")
-    made = _class(name)
-    known = [
-        k for k in inspect.signature(made.__init__).parameters if k not in ("self", "params", "lr")
-    ]
+    known = optimizer_options(name)
     for option in options:
         if option not in known:
             close = get_close_matches(option, known, 1, 0.5)
@@ -45,8 +42,14 @@ def make_optimizer(
     groups = [group for group in [*groups, new] if group["params"]]
     if name in ("adam", "adamw"):
         options.setdefault("fused", True)
-    optimizer: torch.optim.Optimizer = made(groups, lr=train.lr, **options)
+    optimizer: torch.optim.Optimizer = _class(name)(groups, lr=train.lr, **options)
     return optimizer
+
+
+def optimizer_options(name: str) -> list[str]:
+    """What an optimiser can be given beside the learning rate."""
+    known = inspect.signature(_class(name).__init__).parameters
+    return [option for option in known if option not in ("self", "params", "lr")]
 
 
 def _class(name: str) -> Any:

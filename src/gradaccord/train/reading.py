@@ -12,6 +12,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from gradaccord.train.config import Config
+from gradaccord.train.names import UnknownNameError, check_names
 
 Place = tuple[str | int, ...]
 
@@ -30,9 +31,12 @@ def read_config(path: Path | str, overrides: Sequence[str] = ()) -> Config:
             f"{path} is not UTF-8 text (byte {error.start}): save it as UTF-8."
         ) from error
     content, lines = _parse(text, path)
-    for override in overrides:
-        _apply(content, lines, override)
-    return check_config(content, lines, str(path))
+    places: dict[Place, str] = {place: f"{path}, line {line}" for place, line in lines.items()}
+    for override in overrides if isinstance(content, dict) else ():
+        changed = _apply(content, override)
+        places = {place: at for place, at in places.items() if place[: len(changed)] != changed}
+        places[changed] = f"The override {override!r}"
+    return check_config(content, places, str(path))
 
 
 def _text(path: Path) -> str:
@@ -50,15 +54,20 @@ def _text(path: Path) -> str:
 
 
 def check_config(
-    content: Any, lines: Mapping[Place, int] | None = None, source: str = "The configuration"
+    content: Any, places: Mapping[Place, str] | None = None, source: str = "The configuration"
 ) -> Config:
-    """A configuration from plain dictionaries."""
+    """A configuration from plain dictionaries. places: where each key was given, for messages."""
     if not isinstance(content, dict):
         raise ConfigError(f"{source} holds no mapping: start with `tasks:` (see `gradaccord init`).")
     try:
-        return Config.model_validate(content)
+        config = Config.model_validate(content)
+        check_names(config)
     except ValidationError as error:
-        raise ConfigError(_sentence(error, lines or {}, source)) from error
+        raise ConfigError(_sentence(error, places or {}, source)) from error
+    except UnknownNameError as error:
+        where = (places or {}).get(_nearest(error.place, places or {}), source)
+        raise ConfigError(f"{where}: {error}") from error
+    return config
 
 
 def write_config(config: Config, path: Path) -> None:
@@ -122,7 +131,8 @@ def _lines(node: Any, place: Place) -> Iterable[tuple[Place, int]]:
             yield from _lines(value, (*place, i))
 
 
-def _apply(content: Any, lines: dict[Place, int], override: str) -> None:
+def _apply(content: Any, override: str) -> Place:
+    """Set one value; returns its place."""
     import yaml
 
     key, equals, value = override.partition("=")
@@ -142,14 +152,15 @@ def _apply(content: Any, lines: dict[Place, int], override: str) -> None:
         target[last] = yaml.load(value, Loader=_loader())
     except yaml.YAMLError as error:
         raise ConfigError(f"The override {override!r} has a value that is not YAML.") from error
+    return (*path, last)
 
 
-def _sentence(error: ValidationError, lines: Mapping[Place, int], source: str) -> str:
+def _sentence(error: ValidationError, places: Mapping[Place, str], source: str) -> str:
     """The first mistake, with the line it is on."""
-    first = min(error.errors(), key=lambda e: lines.get(_nearest(e["loc"], lines), 10**9))
+    order = {place: i for i, place in enumerate(places)}
+    first = min(error.errors(), key=lambda e: order.get(_nearest(e["loc"], places), len(order)))
     place = tuple(part for part in first["loc"])
-    near = _nearest(place, lines)
-    where = f"{source}, line {lines[near]}" if near in lines else source
+    where = places.get(_nearest(place, places), source)
     shown = ".".join(str(part) for part in place if not str(part).startswith("function-"))
     if first["type"] == "extra_forbidden":
         parent, wrong = ".".join(map(str, place[:-1])) or "the top level", str(place[-1])
@@ -166,9 +177,9 @@ def _sentence(error: ValidationError, lines: Mapping[Place, int], source: str) -
     return f"{where}: `{shown}`{value}: {message}." if shown else f"{where}: {message}."
 
 
-def _nearest(place: Sequence[str | int], lines: Mapping[Place, int]) -> Place:
+def _nearest(place: Sequence[str | int], places: Mapping[Place, str]) -> Place:
     here = tuple(place)
-    while here and here not in lines:
+    while here and here not in places:
         here = here[:-1]
     return here
 
