@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import torch
 from torch import nn
 
 from gradaccord.data.masking import Tokens as MaskTokens
 from gradaccord.models.conv4 import Conv4
-from gradaccord.models.tokens import Encoding, Truncation
 from gradaccord.models.trunk import Batch, States, Trunk
 
 CONV4 = "gradaccord-conv4"
@@ -142,23 +141,11 @@ class NoTokens:
     has_types = False
     fingerprint = "images"
 
-    def encode(
-        self,
-        firsts: Sequence[str],
-        seconds: Sequence[str] | None = None,
-        *,
-        max_length: int,
-        truncation: Truncation = "longest_first",
-        stride: int = 0,
-    ) -> Sequence[Encoding]:
+    def encode(self, *texts: Any, **options: Any) -> NoReturn:
         """An error: there is nothing that could read text."""
         raise ValueError("The model reads images and the task gives text: choose another model.")
 
-    def encode_words(
-        self, sentences: Sequence[Sequence[str]], *, max_length: int
-    ) -> Sequence[Encoding]:
-        """The same error."""
-        return self.encode([], max_length=max_length)
+    encode_words = encode
 
     def decode(self, ids: Sequence[int]) -> str:
         """Nothing."""
@@ -166,7 +153,7 @@ class NoTokens:
 
     def masking(self) -> MaskTokens:
         """The same error."""
-        raise ValueError("The model reads images and the task gives text: choose another model.")
+        self.encode()
 
     def save(self, folder: Path) -> None:
         """There is nothing to write."""

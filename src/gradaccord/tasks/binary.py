@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import torch
-from torch import nn
-from torch.nn.functional import cross_entropy
 
-from gradaccord.data.encoded import Batch, Encoded
-from gradaccord.tasks.task import Output, Task
+from gradaccord.data.encoded import Encoded
+from gradaccord.tasks.class_logits import ClassLogits
+from gradaccord.tasks.task import Task
 
 
 class Answered(Protocol):
@@ -25,18 +24,10 @@ class Answered(Protocol):
 B = TypeVar("B", bound=Answered)
 
 
-class Binary(Task[B]):
+class Binary(ClassLogits[B]):
     """Base class: two logits a row, one row an example."""
 
     metric: ClassVar[str] = "accuracy"
-
-    def loss(self, output: Output, batch: Batch) -> tuple[torch.Tensor, int]:
-        assert isinstance(output, torch.Tensor)
-        return cross_entropy(output.float(), batch["label"]), len(batch["label"])
-
-    def read(self, model: nn.Module, name: str, batch: Batch) -> list[Any]:
-        logits: torch.Tensor = model(name, batch)
-        return list(logits.float().cpu())
 
     def decode(self, examples: Sequence[B], encoded: Encoded, rows: Sequence[Any]) -> list[Any]:
         return [bool(logits[1] > logits[0]) for logits in rows]

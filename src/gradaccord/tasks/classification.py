@@ -8,19 +8,18 @@ from typing import Any, ClassVar, Literal
 
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy
 
-from gradaccord.data.encoded import Batch, Encoded
+from gradaccord.data.encoded import Encoded
 from gradaccord.data.examples import Text
 from gradaccord.models.heads import SequenceHead
 from gradaccord.models.tokens import Tokens
 from gradaccord.models.trunk import Trunk
+from gradaccord.tasks.class_logits import ClassLogits
 from gradaccord.tasks.sequences import Layers, Pair, encode_texts, layer_sizes
-from gradaccord.tasks.task import Output, Task
 
 
 @dataclass(frozen=True)
-class Classification(Task[Text]):
+class Classification(ClassLogits[Text]):
     """One class of several for a sentence or a pair.
 
     labels: the classes' names, in the order of their numbers.
@@ -70,14 +69,6 @@ class Classification(Task[Text]):
             layer_sizes=sizes,
             dropout=trunk.dropout if self.dropout is None else self.dropout,
         )
-
-    def loss(self, output: Output, batch: Batch) -> tuple[torch.Tensor, int]:
-        assert isinstance(output, torch.Tensor)
-        return cross_entropy(output.float(), batch["label"]), len(batch["label"])
-
-    def read(self, model: nn.Module, name: str, batch: Batch) -> list[Any]:
-        logits: torch.Tensor = model(name, batch)
-        return list(logits.float().cpu())
 
     def decode(self, examples: Sequence[Text], encoded: Encoded, rows: Sequence[Any]) -> list[Any]:
         return [self.labels[int(logits.argmax())] for logits in rows]

@@ -8,20 +8,19 @@ from typing import Any, ClassVar
 
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy
 
 from gradaccord.data.encoded import Batch, Encoded
 from gradaccord.data.examples import Cloze
 from gradaccord.models.heads import SequenceHead
 from gradaccord.models.tokens import Tokens
 from gradaccord.models.trunk import Trunk
+from gradaccord.tasks.class_logits import ClassLogits
 from gradaccord.tasks.sequences import Layers, layer_sizes
-from gradaccord.tasks.task import Output, Task
 from gradaccord.tasks.tokenising import tokenised
 
 
 @dataclass(frozen=True)
-class EntityCloze(Task[Cloze]):
+class EntityCloze(ClassLogits[Cloze]):
     """A row for each entity: passage against the query with the gap filled, right or wrong.
 
     Zhang et al. 2018. The entity with the highest log-odds of "right" is predicted; f1 and em are
@@ -71,10 +70,6 @@ class EntityCloze(Task[Cloze]):
             layer_sizes=layer_sizes(self.head, trunk.hidden, pair=True),
             dropout=trunk.dropout if self.dropout is None else self.dropout,
         )
-
-    def loss(self, output: Output, batch: Batch) -> tuple[torch.Tensor, int]:
-        assert isinstance(output, torch.Tensor)
-        return cross_entropy(output.float(), batch["label"]), len(batch["label"])
 
     def read(self, model: nn.Module, name: str, batch: Batch) -> list[Any]:
         logits: torch.Tensor = model(name, batch)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy, pad
+from torch.nn.functional import pad
 
 from gradaccord.data.encoded import Batch, Encoded
 from gradaccord.data.images import Images, Picture
@@ -16,12 +16,12 @@ from gradaccord.models.heads import layers
 from gradaccord.models.images import ImageTrunk
 from gradaccord.models.tokens import Tokens
 from gradaccord.models.trunk import Trunk
+from gradaccord.tasks.class_logits import ClassLogits
 from gradaccord.tasks.sequences import Layers, layer_sizes
-from gradaccord.tasks.task import Output, Task
 
 
 @dataclass(frozen=True)
-class ImageClassification(Task[Picture]):
+class ImageClassification(ClassLogits[Picture]):
     """One class of several for an image.
 
     labels: the classes' names, in the order of their numbers.
@@ -78,14 +78,6 @@ class ImageClassification(Task[Picture]):
                 "choose 'resnet18' or 'conv4'."
             )
         return ImageHead(self, trunk)
-
-    def loss(self, output: Output, batch: Batch) -> tuple[torch.Tensor, int]:
-        assert isinstance(output, torch.Tensor)
-        return cross_entropy(output.float(), batch["label"]), len(batch["label"])
-
-    def read(self, model: nn.Module, name: str, batch: Batch) -> list[Any]:
-        logits: torch.Tensor = model(name, batch)
-        return list(logits.float().cpu())
 
     def decode(self, examples: Sequence[Picture], encoded: Encoded, rows: Sequence[Any]) -> list[Any]:
         return [self.labels[int(logits.argmax())] for logits in rows]

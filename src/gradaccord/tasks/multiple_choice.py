@@ -8,15 +8,14 @@ from typing import Any, ClassVar
 
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy
 
 from gradaccord.data.encoded import Batch, Encoded
 from gradaccord.data.examples import Choices
 from gradaccord.models.heads import layers
 from gradaccord.models.tokens import Tokens
 from gradaccord.models.trunk import Trunk
+from gradaccord.tasks.class_logits import ClassLogits
 from gradaccord.tasks.sequences import Layers, layer_sizes
-from gradaccord.tasks.task import Output, Task
 from gradaccord.tasks.tokenising import tokenised
 
 # What stands between premise and choice: COPA's own questions, and the words for "because" and
@@ -42,7 +41,7 @@ ABSENT = -1e4
 
 
 @dataclass(frozen=True)
-class MultipleChoice(Task[Choices]):
+class MultipleChoice(ClassLogits[Choices]):
     """Premise and question against each choice: one sequence and one score each, the highest wins.
 
     language: in whose words an example's question "cause" or "effect" is put; any other question is
@@ -104,14 +103,6 @@ class MultipleChoice(Task[Choices]):
             layer_sizes=layer_sizes(self.head, trunk.hidden, pair=True),
             dropout=trunk.dropout if self.dropout is None else self.dropout,
         )
-
-    def loss(self, output: Output, batch: Batch) -> tuple[torch.Tensor, int]:
-        assert isinstance(output, torch.Tensor)
-        return cross_entropy(output.float(), batch["label"]), len(batch["label"])
-
-    def read(self, model: nn.Module, name: str, batch: Batch) -> list[Any]:
-        logits: torch.Tensor = model(name, batch)
-        return list(logits.float().cpu())
 
     def decode(self, examples: Sequence[Choices], encoded: Encoded, rows: Sequence[Any]) -> list[Any]:
         return [int(logits.argmax()) for logits in rows]
