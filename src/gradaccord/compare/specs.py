@@ -40,7 +40,7 @@ class Spec:
                 raise ValueError(
                     f"The method {text!r} has the option {part!r} without a value: write {part}=VALUE."
                 )
-            options.append((key.strip(), _value(value)))
+            options.append((key.strip(), read_value(value)))
         known = (*REGULARIZERS, "recadam")
         for one in added:
             if one not in known:
@@ -133,7 +133,8 @@ def _one_term(base: Config, name: str) -> dict[str, Any]:
     return {"tasks": base.tasks, "regularize": [name]}
 
 
-def _value(text: str) -> Any:
+def read_value(text: str) -> Any:
+    """An option's value as YAML reads it, and 1e-5, which YAML takes for text, as a number."""
     import yaml
 
     value = yaml.safe_load(text)

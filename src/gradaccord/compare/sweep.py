@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gradaccord.compare.runs import Run, Standing, execute
-from gradaccord.compare.specs import Spec
+from gradaccord.compare.specs import Spec, read_value
 from gradaccord.train.config import Config
 from gradaccord.train.reading import check_config
 
@@ -29,8 +29,6 @@ class Range:
     @classmethod
     def parse(cls, text: str) -> Range:
         """From `method.weight=0.01..1`, `train.lr=1e-5..1e-3` or `method.every=2,5,10`."""
-        import yaml
-
         key, equals, given = text.partition("=")
         if not equals or not given.strip():
             raise ValueError(
@@ -38,7 +36,7 @@ class Range:
                 "method.weight=0.01..1."
             )
         if ".." not in given:
-            return cls(key.strip(), tuple(_number(yaml.safe_load(part)) for part in given.split(",")))
+            return cls(key.strip(), tuple(read_value(part) for part in given.split(",")))
         low, _, high = given.partition("..")
         try:
             first, last = float(low), float(high)
@@ -138,13 +136,3 @@ def _runs(base: Config, chosen: Mapping[str, Any], seeds: int, folder: Path) -> 
         )
         for seed in range(base.train.seed, base.train.seed + seeds)
     ]
-
-
-def _number(value: Any) -> Any:
-    """YAML reads 1e-5 as text."""
-    if isinstance(value, str):
-        try:
-            return float(value)
-        except ValueError:
-            return value
-    return value
