@@ -15,7 +15,9 @@ from small_models import TEXTS, save_checkpoint
 
 from gradaccord.cli import main
 from gradaccord.train.checkpoints import load as load_checkpoint
+from gradaccord.train.fitting import Fit
 from gradaccord.train.reading import check_config, write_config
+from gradaccord.train.run import Interrupted
 from gradaccord.train.start import start
 
 WORDS = sorted({word.strip(".,;?").lower() for text in TEXTS for word in text.split()})
@@ -105,6 +107,26 @@ def configured(content):
 def run(tmp_path):
     def started(config, folder="run", **options):
         return start(config, tmp_path / folder, **options)
+
+    return started
+
+
+@pytest.fixture
+def interrupted(run, monkeypatch):
+    """`run` with Ctrl-C after a step; it is saved there, and can be resumed."""
+
+    def started(config, folder, *, after):
+        taken = Fit.take_step
+
+        def step(fit, log):
+            if fit.step == after:
+                raise KeyboardInterrupt
+            taken(fit, log)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Fit, "take_step", step)
+            with pytest.raises(Interrupted, match=f"at step {after}\\."):
+                run(config, folder)
 
     return started
 

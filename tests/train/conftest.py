@@ -1,5 +1,7 @@
 """What the tests of runs start from; see tests/train_toy.py."""
 
-from train_toy import checkpoint, command, configured, content, files, run, written
+from train_toy import checkpoint, command, configured, content, files, interrupted, run, written
 
-__all__ = ["checkpoint", "command", "configured", "content", "files", "run", "written"]
+__all__ = [
+    "checkpoint", "command", "configured", "content", "files", "interrupted", "run", "written",
+]  # fmt: skip

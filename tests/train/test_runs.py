@@ -12,9 +12,7 @@ from transformers import AutoModel
 from gradaccord.tasks.saved import load
 from gradaccord.train.checkpoints import load as load_state
 from gradaccord.train.faults import TrainingError
-from gradaccord.train.fitting import Fit
 from gradaccord.train.methods import METHODS
-from gradaccord.train.run import Interrupted
 from gradaccord.train.run_folder import RunFolderError, read_log
 
 OPTIONS = {
@@ -28,24 +26,14 @@ OPTIONS = {
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_every_method_trains_and_resumes_bit_equal(name, configured, run, tmp_path, monkeypatch):
+def test_every_method_trains_and_resumes_bit_equal(name, configured, run, interrupted, tmp_path):
     config = configured(method={"name": name, **OPTIONS.get(name, {})})
     results = run(config, "whole")
     assert results["cost"]["steps"] == 12
     assert all(0 <= results["dev"][task]["accuracy"] <= 100 for task in ("film", "bank"))
 
     # The same run, interrupted after the seventh step, between two checkpoints, and resumed.
-    taken = Fit.take_step
-
-    def interrupted(fit, log):
-        if fit.step == 7:
-            raise KeyboardInterrupt
-        taken(fit, log)
-
-    monkeypatch.setattr(Fit, "take_step", interrupted)
-    with pytest.raises(Interrupted, match="Saved at step 7"):
-        run(config, "broken")
-    monkeypatch.setattr(Fit, "take_step", taken)
+    interrupted(config, "broken", after=7)
     again = run(config, "broken", resume=True)
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "broken"))
     assert again["dev"] == results["dev"]
@@ -61,41 +49,21 @@ def test_every_method_trains_and_resumes_bit_equal(name, configured, run, tmp_pa
 
 
 @pytest.mark.parametrize("term", ["smart", "swep"])
-def test_regularisers_train_and_resume_bit_equal(term, configured, run, tmp_path, monkeypatch):
+def test_regularisers_train_and_resume_bit_equal(term, configured, run, tmp_path, interrupted):
     config = configured(regularize=[term], method="pcgrad", train={"steps": 6, "save_every": 3})
     run(config, "whole")
-    taken = Fit.take_step
-
-    def interrupted(fit, log):
-        if fit.step == 4:
-            raise KeyboardInterrupt
-        taken(fit, log)
-
-    monkeypatch.setattr(Fit, "take_step", interrupted)
-    with pytest.raises(Interrupted):
-        run(config, "broken")
-    monkeypatch.setattr(Fit, "take_step", taken)
+    interrupted(config, "broken", after=4)
     run(config, "broken", resume=True)
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "broken"))
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adafactor", "recadam"])
-def test_other_optimisers_resume_bit_equal(optimizer, configured, run, tmp_path, monkeypatch):
+def test_other_optimisers_resume_bit_equal(optimizer, configured, run, tmp_path, interrupted):
     config = configured(train={"steps": 6, "optimizer": optimizer, "lr": 1e-4})
     run(config, "whole")
-    taken = Fit.take_step
-    monkeypatch.setattr(
-        Fit, "take_step", lambda fit, log: taken(fit, log) if fit.step != 4 else _interrupt()
-    )
-    with pytest.raises(Interrupted):
-        run(config, "broken")
-    monkeypatch.setattr(Fit, "take_step", taken)
+    interrupted(config, "broken", after=4)
     run(config, "broken", resume=True)
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "broken"))
-
-
-def _interrupt():
-    raise KeyboardInterrupt
 
 
 def test_a_run_learns_and_writes_down_everything(configured, run, tmp_path):
@@ -151,16 +119,10 @@ def test_a_warm_start_trains_its_task_alone_first(configured, run, tmp_path):
     assert all(len(r["loss"]) == 3 for r in records[8:])
 
 
-def test_a_warm_start_resumes_bit_equal(configured, run, tmp_path, monkeypatch):
+def test_a_warm_start_resumes_bit_equal(configured, run, tmp_path, interrupted):
     config = configured(train={"steps": 6, "warm_start": {"task": "film", "epochs": 1}})
     run(config, "whole")
-    taken = Fit.take_step
-    monkeypatch.setattr(
-        Fit, "take_step", lambda fit, log: taken(fit, log) if fit.step != 5 else _interrupt()
-    )
-    with pytest.raises(Interrupted):
-        run(config, "broken")
-    monkeypatch.setattr(Fit, "take_step", taken)
+    interrupted(config, "broken", after=5)
     run(config, "broken", resume=True)
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "broken"))
 
@@ -254,16 +216,10 @@ def test_a_loss_that_is_not_finite_stops_with_task_step_and_examples(
     assert list((tmp_path / "run" / "checkpoints").glob("step-*"))
 
 
-def test_a_corrupt_checkpoint_falls_back_and_says_so(configured, run, tmp_path, monkeypatch):
+def test_a_corrupt_checkpoint_falls_back_and_says_so(configured, run, tmp_path, interrupted):
     config = configured()
     whole = run(config, "whole")
-    taken = Fit.take_step
-    monkeypatch.setattr(
-        Fit, "take_step", lambda fit, log: taken(fit, log) if fit.step != 9 else _interrupt()
-    )
-    with pytest.raises(Interrupted):
-        run(config, "broken")
-    monkeypatch.setattr(Fit, "take_step", taken)
+    interrupted(config, "broken", after=9)
     newest = sorted((tmp_path / "broken" / "checkpoints").glob("step-*"))[-1] / "state-0.pt"
     newest.write_bytes(newest.read_bytes()[:100])
     said = []

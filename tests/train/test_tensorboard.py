@@ -5,8 +5,6 @@ import sys
 import pytest
 from train_toy import said
 
-from gradaccord.train.fitting import Fit
-from gradaccord.train.run import Interrupted
 from gradaccord.train.run_folder import read_log
 
 
@@ -20,20 +18,10 @@ def curves(folder):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_curves_are_those_of_the_log_also_after_a_restart(configured, run, tmp_path, monkeypatch):
+def test_curves_are_those_of_the_log_also_after_a_restart(configured, run, tmp_path, interrupted):
     pytest.importorskip("tensorboard")
     config = configured(train={"tensorboard": True, "steps": 8, "evaluate_every": 4}, method="pcgrad")
-    taken = Fit.take_step
-
-    def interrupted(fit, log):
-        if fit.step == 5:
-            raise KeyboardInterrupt
-        taken(fit, log)
-
-    monkeypatch.setattr(Fit, "take_step", interrupted)
-    with pytest.raises(Interrupted):
-        run(config)
-    monkeypatch.setattr(Fit, "take_step", taken)
+    interrupted(config, "run", after=5)
     run(config, resume=True)
 
     found = curves(tmp_path / "run")
