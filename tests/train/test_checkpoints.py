@@ -1,8 +1,10 @@
 """Checkpoints are whole or absent, damaged ones are found, and a folder has one owner."""
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -18,6 +20,33 @@ def test_the_newest_come_first_and_old_ones_go(tmp_path):
     states = [state for _, state in kept.latest()]
     assert [state["step"] for state in states] == [3, 2]
     assert torch.equal(states[0]["weights"], torch.full((3,), 3.0))
+
+
+def test_one_that_was_fallen_back_behind_does_not_outlive_the_new_ones(tmp_path):
+    """Step 8 was damaged, the run went on from 4: what is saved at 6 is the newest there is."""
+    kept = Checkpoints(tmp_path, keep=1)
+    kept.save(8, {"step": 8})
+    kept.save(6, {"step": 6})
+    assert [path.name for path in kept.all()] == ["step-00000006"]
+
+
+def test_the_same_step_again_is_not_lost_if_writing_is_stopped(tmp_path, monkeypatch):
+    kept = Checkpoints(tmp_path, keep=1)
+    kept.save(1, {"step": 1})
+    replace = os.replace
+
+    def stopped(source, target):
+        if Path(source).suffix == ".tmp" and Path(target).name.startswith("step-"):
+            raise KeyboardInterrupt
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        kept.save(1, {"step": 1})
+    monkeypatch.undo()
+    assert [state["step"] for _, state in Checkpoints(tmp_path, keep=1).latest()] == [1]
+    kept.save(2, {"step": 2})
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000002"]
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "remove"])

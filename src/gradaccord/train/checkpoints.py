@@ -76,9 +76,11 @@ class Checkpoints:
         if rank == 0:
             sums = {path.name: checksum(path) for path in sorted(temporary.iterdir())}
             write_json(temporary / SUMS, sums)
-            shutil.rmtree(final, ignore_errors=True)
-            os.replace(temporary, final)
-            for old in self.all()[: -self.keep]:
+            _replace(temporary, final)
+            # Later ones belong to steps that were taken back: one was damaged, and left out.
+            before = [path for path in self.all() if path < final]
+            after = [path for path in self.all() if path > final]
+            for old in [*after, *before[: max(len(before) - self.keep + 1, 0)]]:
                 shutil.rmtree(old, ignore_errors=True)
         wait()
 
@@ -89,6 +91,22 @@ class Checkpoints:
                 yield path, load(path, rank)
             except CheckpointError as error:
                 yield path, error
+
+
+def _replace(temporary: Path, final: Path) -> None:
+    """Put a new folder in the place of an old one, of which there may be none; both or one is there."""
+    aside = final.with_name(f"{final.name}.old")
+    shutil.rmtree(aside, ignore_errors=True)
+    try:
+        if final.exists():
+            os.replace(final, aside)
+        os.replace(temporary, final)
+    except BaseException:
+        if aside.exists() and not final.exists():
+            os.replace(aside, final)
+        raise
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 @contextmanager
