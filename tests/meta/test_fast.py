@@ -15,9 +15,7 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from gradaccord.meta import FOMAML, MAML, MAMLPlusPlus, MetaSGD, Reptile
-from gradaccord.meta.closed_form import BatchNorm, Convolution
 from gradaccord.meta.fast import FastConv4, fast_network
-from gradaccord.meta.first_layer import Affine, Patches, Pick, first_block
 from gradaccord.meta.network import chosen_network
 from gradaccord.meta.task_batch import TaskBatch
 from gradaccord.models.conv4 import Conv4
@@ -114,39 +112,76 @@ def test_is_chosen_by_the_start_up_check(layout: str) -> None:
     assert chosen_network(model, torch.rand(8, model.channels, model.size, model.size))[1]
 
 
-@pytest.mark.parametrize("scaled", [True, False])
-def test_closed_forms_pass_gradgradcheck(scaled: bool) -> None:
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_loss_gradient_and_its_derivative_equal_autograd(layout: str) -> None:
+    """By hand: with all parameters, or with few of them, so that lower blocks are left out."""
+    model = model_of(layout)
+    fast = fast_network(model)
+    assert fast is not None
+    params = dict(model.named_parameters())
+    images, labels = double(6, model.channels, model.size, model.size), torch.arange(3).repeat(2)
+    for of in (
+        list(params),
+        [name for name in params if "norm" not in name],
+        ["head.bias"],
+        ["blocks.2.norm.bias", "head.weight"],
+        ["blocks.1.conv.weight"],
+        ["blocks.0.norm.bias"],
+    ):
+        found = []
+        for by_hand in (True, False):
+            if by_hand:
+                gradient = fast.gradient(params, of, images, labels, cross_entropy, create_graph=True)
+                plain = fast.gradient(params, of, images, labels, cross_entropy)
+                assert all(torch.equal(a, b) for a, b in zip(gradient, plain, strict=True))
+                assert not any(tensor.requires_grad for tensor in plain)
+            else:
+                loss = cross_entropy(general(model)(params, images), labels)
+                gradient = list(
+                    torch.autograd.grad(loss, [params[name] for name in of], create_graph=True)
+                )
+            slope = torch.stack(
+                [(g * torch.linspace(1, 2, g.numel()).view_as(g)).sum() for g in gradient]
+            )
+            second = torch.autograd.grad(
+                slope.sum(), list(params.values()), allow_unused=True, materialize_grads=True
+            )
+            found.append([*(g.detach() for g in gradient), *second])
+        for ours, true in zip(*found, strict=True):
+            assert (ours - true).abs().max() <= 1e-10 * max(1.0, float(true.abs().max()))
+
+
+@pytest.mark.parametrize("layout", ["stride, mean, unscaled", "pool", "pool before the norm"])
+def test_logits_pass_gradgradcheck(layout: str) -> None:
+    """Finite differences, by a few of the parameters and by the images."""
+    options = LAYOUTS[layout] | {"size": 16, "channels": 1, "activation": "leaky_relu"}
     torch.manual_seed(0)
-    y, weight, bias = double(3, 2, 4, 3), double(2) - 0.5, double(2)
-    for tensor in (y, weight, bias):
-        tensor.requires_grad_()
-    norm: tuple[Any, ...] = (y, weight if scaled else None, bias, 1e-3)
-    assert torch.autograd.gradcheck(BatchNorm.apply, norm)
-    assert torch.autograd.gradgradcheck(BatchNorm.apply, norm)
-    for stride in (1, 2):
-        kernel = double(3, 2, 3, 3, requires_grad=True)
-        assert torch.autograd.gradgradcheck(Convolution.apply, (y, kernel, None, stride))
+    model = Conv4(2, filters=2, **options).double()
+    fast = fast_network(model)
+    assert fast is not None
+    params = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    names = ["blocks.0.conv.weight", "blocks.0.norm.bias", "blocks.2.conv.weight", "head.weight"]
+    moving = [(params[name] + 0.1).requires_grad_() for name in names]
+
+    def logits(images: torch.Tensor, *values: torch.Tensor) -> torch.Tensor:
+        return fast(params | dict(zip(names, values, strict=True)), images)
+
+    for images in (double(3, 1, 16, 16), double(3, 1, 16, 16, requires_grad=True)):
+        assert torch.autograd.gradcheck(logits, (images, *moving), fast_mode=True)
+        assert torch.autograd.gradgradcheck(logits, (images, *moving), fast_mode=True)
 
 
-@pytest.mark.parametrize("pools", [True, False])
-def test_first_layer_passes_gradgradcheck(pools: bool) -> None:
-    torch.manual_seed(0)
-    patches = Patches.of(double(2, 2, 5, 6), pools)
-    weight, shift = double(3, 2, 3, 3) - 0.5, double(3)
-    scale = torch.tensor([0.5, -0.7, 1.1], dtype=torch.float64)
-    for tensor in (weight, scale, shift):
-        tensor.requires_grad_()
-
-    def block(*arguments: torch.Tensor) -> torch.Tensor:
-        kernel, scale, shift = arguments
-        return first_block(patches, kernel, None, scale, shift, 1e-3, 0.01)
-
-    assert torch.autograd.gradcheck(block, (weight, scale, shift))
-    assert torch.autograd.gradgradcheck(block, (weight, scale, shift))
-    p, a, b = double(2, 4, 3) - 0.5, double(3), double(3) - 0.5
-    for tensor in (p, a, b):
-        tensor.requires_grad_()
-    assert torch.autograd.gradgradcheck(Affine.apply, (p, a, b, 0.01))
+def test_loss_linear_in_the_outputs_has_its_second_derivative() -> None:
+    model = model_of("stride")
+    fast = fast_network(model)
+    assert fast is not None
+    params, images = dict(model.named_parameters()), double(6, 1, 28, 28)
+    gradient = fast.gradient(params, ["head.weight"], images, images, lambda o, _: o.sum(), True)
+    (ours,) = torch.autograd.grad(gradient[0].square().sum(), params["blocks.3.norm.bias"])
+    loss = general(model)(params, images).sum()
+    true = torch.autograd.grad(loss, params["head.weight"], create_graph=True)[0]
+    (true,) = torch.autograd.grad(true.square().sum(), params["blocks.3.norm.bias"])
+    assert torch.allclose(ours, true, rtol=1e-10)
 
 
 def test_equal_patches_in_a_window_pass_their_gradient_on_once() -> None:
@@ -229,14 +264,6 @@ def test_unknown_models_are_left_to_the_general_path() -> None:
 
     assert fast_network(torch.nn.Linear(3, 2)) is None
     assert fast_network(Mine(5, filters=4)) is None
-
-
-def test_picks_follow_torch_pooling() -> None:
-    torch.manual_seed(0)
-    images, kernel = double(2, 3, 8, 8), double(5, 3, 3, 3) - 0.5
-    picked = Pick.apply(kernel.flatten(1).t(), Patches.of(images, True).parts)
-    true = torch.nn.functional.max_pool2d(torch.conv2d(images, kernel, padding=1), 2)
-    assert torch.allclose(picked, true.flatten(2).transpose(1, 2))
 
 
 METHODS: dict[str, Callable[..., Any]] = {

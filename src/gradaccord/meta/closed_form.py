@@ -1,201 +1,242 @@
-"""Convolution and batch norm as autograd functions whose second derivative is in closed form.
+"""A block of Conv-4 by hand: values, gradients, and how both change along a direction of the weights.
 
-Automatic double backward of batch norm takes a third of a second-order step, because it differentiates
-some forty elementary operations. Written out, it is one call of the batch-norm backward kernel, one dot
-product and affine combinations. Every function here may be differentiated twice, and not thrice.
+A second-order step needs the loss's Hessian times a vector v. By hand it is the derivative, along v, of
+the forward and of the backward pass; no graph is recorded, and batch norm, whose automatic double
+backward differentiates some forty elementary operations, is one call of its backward kernel, one dot
+product and affine combinations.
 
 All images are [N, C, H, W] in channels-last memory, where these kernels are fastest on a CPU.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import torch
-from torch.autograd import Function
+from torch import nn
+
+from gradaccord.models.conv4 import ConvBlock
 
 _aten = torch.ops.aten
-Gradient = torch.Tensor | None
-Backward = TypeVar("Backward", bound=Callable[..., Any])
+Maybe = torch.Tensor | None
+Parameters = Mapping[str, torch.Tensor]
 
 
-def last_derivative(backward: Backward) -> Backward:
-    """Refuse to be differentiated again.
+class Tape(NamedTuple):
+    """What the forward pass leaves for the others."""
 
-    torch's `once_differentiable` refuses in `backward()` alone: `autograd.grad` leaves its error out of
-    the graph, and a third derivative would lack terms in silence.
+    x: torch.Tensor
+    kernel: torch.Tensor  # of the convolution, in channels-last memory
+    scale: Maybe  # of the norm
+    convolved: torch.Tensor
+    y: torch.Tensor  # what the norm saw
+    mean: torch.Tensor
+    r: torch.Tensor  # 1 / sqrt(variance + epsilon)
+    picked: Maybe  # places of the maxima
+    out: torch.Tensor
+
+
+class Back(NamedTuple):
+    """What the backward pass leaves: gradients by the norm's and the convolution's output, and sums."""
+
+    g: torch.Tensor
+    by_convolved: torch.Tensor
+    by_scale: torch.Tensor
+    by_shift: torch.Tensor
+
+
+class Along(NamedTuple):
+    """What the forward pass along a direction leaves."""
+
+    x: Maybe  # how the block's input changes
+    kernel: Maybe
+    scale: torch.Tensor
+    u: torch.Tensor  # how the normalised values change
+    k: torch.Tensor  # mean of the change of y times the normalised values
+
+
+class Block:
+    """3x3 convolution with padding 1, batch norm with the batch's statistics, pooling, activation.
+
+    The norm removes the convolution's bias, which is therefore never added and has a zero gradient.
     """
 
-    @wraps(backward)
-    def guarded(*arguments: Any) -> Any:
-        if torch.is_grad_enabled():  # so it is if and only if create_graph=True
-            raise RuntimeError(
-                "The fast network has two derivatives and a third was asked for (create_graph=True): "
-                "give the learner fast=False."
+    def __init__(self, block: nn.Module, prefix: str) -> None:
+        assert isinstance(block, ConvBlock)
+        self.weight, self.bias = f"{prefix}conv.weight", f"{prefix}conv.bias"
+        self.scale, self.shift = f"{prefix}norm.weight", f"{prefix}norm.bias"
+        self.names = {self.weight, self.bias, self.scale, self.shift}
+        self.stride = block.conv.stride[0]
+        self.epsilon = block.norm.eps
+        self.slope, self.pools, self.ceil = block.slope, block.pools, block.ceil
+        self.pools_first = block.order == "pool-norm-activation"
+
+    def forward(self, params: Parameters, x: torch.Tensor) -> tuple[torch.Tensor, Tape]:
+        """The block's output."""
+        kernel = _last(params[self.weight])
+        scale = params.get(self.scale)
+        convolved = y = self._convolve(x, kernel)
+        picked = None
+        if self.pools and self.pools_first:
+            y, picked = self._pool(convolved)
+        hidden, mean, r = torch.native_batch_norm(
+            y, scale, params[self.shift], None, None, True, 0.0, self.epsilon
+        )
+        # A rising activation may as well come after the maximum, on a quarter of the values.
+        if self.pools and not self.pools_first:
+            hidden, picked = self._pool(hidden)
+        out = activate_(hidden, self.slope)
+        return out, Tape(x, kernel, scale, convolved, y, mean, r, picked, out)
+
+    def backward(
+        self, tape: Tape, grad: torch.Tensor, of_x: bool
+    ) -> tuple[Maybe, dict[str, torch.Tensor], Back]:
+        """Gradients by the input and by the parameters; `grad` is overwritten."""
+        g = through_(grad, tape.out, self.slope)
+        if self.pools and not self.pools_first:
+            g = self._unpool(g, tape)
+        by_y, by_scale, by_shift = _normalise_backward(g, tape.y, tape.scale, tape.mean, tape.r)
+        by_convolved = self._unpool(by_y, tape) if self.pools_first and self.pools else by_y
+        by_x, by_weight = self._convolve_backward(by_convolved, tape.x, tape.kernel, of_x)
+        found = self._named(by_weight, by_scale, by_shift)
+        return by_x, found, Back(g, by_convolved, by_scale, by_shift)
+
+    def forward_along(self, tape: Tape, v: Parameters, x: Maybe) -> tuple[torch.Tensor, Along]:
+        """How the output changes when the parameters change by v and the input by x.
+
+        With z = (y - mean) r and P t = t - mean(t) - z mean(t z), z changes by u = r P(change of y).
+        """
+        kernel = None if self.weight not in v else _last(v[self.weight])
+        change = None if kernel is None else self._convolve(tape.x, kernel)
+        if x is not None:
+            by_input = self._convolve(x, tape.kernel)
+            change = by_input if change is None else change.add_(by_input)
+        if change is None:
+            change = torch.zeros_like(tape.convolved)
+        if self.pools and self.pools_first:
+            change = _taken(change, tape.picked)
+        u, sum_z, _ = _normalise_backward(change, tape.y, None, tape.mean, tape.r)
+        count = tape.y.numel() // tape.y.shape[1]
+        none = torch.zeros_like(tape.mean)
+        scale, shift = v.get(self.scale, none), v.get(self.shift, none)
+        factor = scale * tape.r
+        hidden = torch.addcmul(_wide(shift - factor * tape.mean), tape.y, _wide(factor))
+        hidden = hidden.add_(u) if tape.scale is None else hidden.addcmul_(u, _wide(tape.scale))
+        if self.pools and not self.pools_first:
+            hidden = _taken(hidden, tape.picked)
+        out = through_(hidden, tape.out, self.slope)
+        return out, Along(x, kernel, scale, u, sum_z / count)
+
+    def backward_along(
+        self, tape: Tape, back: Back, along: Along, grad: torch.Tensor, of_x: bool
+    ) -> tuple[Maybe, dict[str, torch.Tensor]]:
+        """How the gradients change, if that by the output changes by `grad`, which is overwritten.
+
+        With w the norm's scale, vw its change, q = mean(g z) and k = mean(change of y times z), the
+        gradient w r P g by y changes by
+
+            w r P(change of g) + r (vw - w r k) P g - w r q u - (w r / n) sum(g u) z
+        """
+        g = through_(grad, tape.out, self.slope)
+        if self.pools and not self.pools_first:
+            g = self._unpool(g, tape)
+        y, mean, r, u = tape.y, tape.mean, tape.r, along.u
+        by_y, by_scale, by_shift = _normalise_backward(g, y, tape.scale, mean, r)
+        count = y.numel() // y.shape[1]
+        dot = (u * back.g).sum((0, 2, 3))
+        wr = r if tape.scale is None else tape.scale * r
+        q = back.by_scale / count
+        # sorted by what the factors multiply: g, u, y and 1
+        of_g = r * (along.scale - wr * along.k)
+        of_y = -(of_g * q + wr * dot / count) * r
+        rest = of_g * back.by_shift / -count - of_y * mean
+        by_y.addcmul_(back.g, _wide(of_g)).addcmul_(u, _wide(-wr * q))
+        by_y.addcmul_(y, _wide(of_y)).add_(_wide(rest))
+
+        by_convolved = self._unpool(by_y, tape) if self.pools_first and self.pools else by_y
+        by_x, by_weight = self._convolve_backward(by_convolved, tape.x, tape.kernel, of_x)
+        if along.x is not None or along.kernel is not None:
+            more_x, more_weight = self._convolve_backward(
+                back.by_convolved,
+                tape.x if along.x is None else along.x,
+                tape.kernel if along.kernel is None else along.kernel,
+                of_x and along.kernel is not None,
+                along.x is not None,
             )
-        return backward(*arguments)
+            by_x = by_x if by_x is None or more_x is None else by_x.add_(more_x)
+            by_weight = by_weight if more_weight is None else by_weight.add_(more_weight)
+        return by_x, self._named(by_weight, by_scale.add_(dot), by_shift)
 
-    return guarded  # type: ignore[return-value]
+    def _named(
+        self, by_weight: torch.Tensor, by_scale: torch.Tensor, by_shift: torch.Tensor
+    ) -> dict[str, torch.Tensor]:
+        none = torch.zeros_like(by_shift)
+        return {self.weight: by_weight, self.bias: none, self.scale: by_scale, self.shift: by_shift}
 
+    def _convolve(self, x: torch.Tensor, kernel: torch.Tensor) -> torch.Tensor:
+        return torch.conv2d(x, kernel, None, [self.stride, self.stride], [1, 1])
 
-def _convolve(x: torch.Tensor, weight: torch.Tensor, stride: int) -> torch.Tensor:
-    return torch.conv2d(x, weight, None, [stride, stride], [1, 1])
-
-
-def _convolve_backward(
-    grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, stride: int, of_x: bool, of_weight: bool
-) -> tuple[Gradient, Gradient]:
-    by_x, by_weight, _ = _aten.convolution_backward(
-        grad, x, weight, None, [stride] * 2, [1, 1], [1, 1], False, [0, 0], 1, [of_x, of_weight, False]
-    )
-    return by_x, by_weight
-
-
-class Convolution(Function):
-    """x * w for a 3x3 kernel with padding 1, ahead of a batch norm that removes any bias.
-
-    The bias is taken only so that it has a gradient, which is zero.
-    """
-
-    @staticmethod
-    def forward(  # noqa: D102
-        ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, stride: int
-    ) -> torch.Tensor:
-        ctx.save_for_backward(x, weight, bias)
-        ctx.stride = stride
-        ctx.kernel = weight.contiguous(memory_format=torch.channels_last)  # else in every call
-        return _convolve(x, ctx.kernel, stride)
-
-    @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[Gradient, ...]:  # noqa: D102
-        x, weight, bias = ctx.saved_tensors
-        of_x, of_weight, of_bias, _ = ctx.needs_input_grad
-        by_x, by_weight = ConvolutionBackward.apply(
-            grad, x, weight, ctx.kernel, ctx.stride, of_x, of_weight
-        )  # type: ignore[no-untyped-call]
-        return by_x, by_weight, torch.zeros_like(bias) if of_bias else None, None
-
-
-class ConvolutionBackward(Function):
-    """(d, x, w) -> (d *' w, x *' d); against (u, v) it is <d, u * w + x * v>, trilinear."""
-
-    @staticmethod
-    def forward(  # noqa: D102
-        ctx: Any,
+    def _convolve_backward(
+        self,
         grad: torch.Tensor,
         x: torch.Tensor,
-        weight: torch.Tensor,
         kernel: torch.Tensor,
-        stride: int,
         of_x: bool,
-        of_weight: bool,
-    ) -> tuple[Gradient, Gradient]:
-        ctx.save_for_backward(grad, x, kernel)
-        ctx.stride = stride
-        ctx.set_materialize_grads(False)
-        return _convolve_backward(grad, x, kernel, stride, of_x, of_weight)
-
-    @staticmethod
-    @last_derivative
-    def backward(ctx: Any, u: Gradient, v: Gradient) -> tuple[Gradient, ...]:  # noqa: D102
-        grad, x, weight = ctx.saved_tensors
-        stride = ctx.stride
-        v = None if v is None else v.contiguous(memory_format=torch.channels_last)
-        by_grad = None if v is None else _convolve(x, v, stride)
-        if u is not None:
-            more = _convolve(u, weight, stride)
-            by_grad = more if by_grad is None else by_grad.add_(more)
-        by_x, by_weight = _convolve_backward(
-            grad,
-            x if u is None else u,
-            weight if v is None else v,
-            stride,
-            v is not None,
-            u is not None,
+        of_kernel: bool = True,
+    ) -> tuple[Maybe, torch.Tensor]:
+        stride, ones = [self.stride, self.stride], [1, 1]
+        by_x, by_kernel, _ = _aten.convolution_backward(
+            grad, x, kernel, None, stride, ones, ones, False, [0, 0], 1, [of_x, of_kernel, False]
         )
-        return by_grad, by_x, by_weight, None, None, None, None
+        return by_x, by_kernel
+
+    def _pool(self, hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        pooled, places = _aten.max_pool2d_with_indices(
+            hidden, [2, 2], [2, 2], [0, 0], [1, 1], self.ceil
+        )
+        return pooled, places
+
+    def _unpool(self, grad: torch.Tensor, tape: Tape) -> torch.Tensor:
+        spread: torch.Tensor = _aten.max_pool2d_with_indices_backward(
+            grad, tape.convolved, [2, 2], [2, 2], [0, 0], [1, 1], self.ceil, tape.picked
+        )
+        return spread
 
 
-class BatchNorm(Function):
-    """w (y - mean) r + b with the batch's own statistics, r = 1 / sqrt(variance + epsilon)."""
-
-    @staticmethod
-    def forward(  # noqa: D102
-        ctx: Any, y: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor, epsilon: float
-    ) -> torch.Tensor:
-        out, mean, r = torch.native_batch_norm(y, weight, bias, None, None, True, 0.0, epsilon)
-        ctx.save_for_backward(y, weight, mean, r)
-        return out
-
-    @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[Gradient, ...]:  # noqa: D102
-        y, weight, mean, r = ctx.saved_tensors
-        by_y, by_weight, by_bias = BatchNormBackward.apply(grad, y, weight, mean, r)  # type: ignore[no-untyped-call]
-        return by_y, None if weight is None else by_weight, by_bias, None
+def activate_(hidden: torch.Tensor, slope: float) -> torch.Tensor:
+    """ReLU, or leaky ReLU, in place."""
+    return torch.nn.functional.leaky_relu_(hidden, slope) if slope else hidden.relu_()
 
 
-class BatchNormBackward(Function):
-    """(g, y, w) -> (w r P g, sum g z, sum g), z = (y - mean) r, P g = g - mean(g) - z mean(g z).
-
-    Against (V, vw, vb) it is, with U = r P V and k = mean(V z), q = mean(g z), s = w sum(U g):
-        by g:  w U + vw z + vb
-        by w:  sum(U g)
-        by y:  r (vw - w r k) P g - w r q U - (r s / n) z
-    """
-
-    @staticmethod
-    def forward(  # noqa: D102
-        ctx: Any,
-        grad: torch.Tensor,
-        y: torch.Tensor,
-        weight: torch.Tensor | None,
-        mean: torch.Tensor,
-        r: torch.Tensor,
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        by_y, by_weight, by_bias = _normalise_backward(grad, y, weight, mean, r)
-        ctx.save_for_backward(grad, y, weight, mean, r, by_weight, by_bias)
-        return by_y, by_weight, by_bias
-
-    @staticmethod
-    @last_derivative
-    def backward(  # noqa: D102
-        ctx: Any, along_y: torch.Tensor, along_weight: torch.Tensor, along_bias: torch.Tensor
-    ) -> tuple[Gradient, ...]:
-        grad, y, weight, mean, r, by_weight, by_bias = ctx.saved_tensors
-        count = y.numel() // y.shape[1]
-        u, sum_vz, _ = _normalise_backward(along_y, y, None, mean, r)
-        k, q, mean_g = sum_vz / count, by_weight / count, by_bias / count
-        dot = (u * grad).sum((0, 2, 3))
-        s, wr = (dot, r) if weight is None else (weight * dot, weight * r)
-
-        # by y, sorted by what the factors multiply: g, u, y and 1
-        of_g = r * (along_weight - wr * k)
-        of_z = -(of_g * q + r * s / count)
-        of_y = of_z * r
-        by_y = torch.addcmul(_wide(-of_g * mean_g - of_y * mean), y, _wide(of_y))
-        by_y.addcmul_(u, _wide(-wr * q)).addcmul_(grad, _wide(of_g))
-
-        # by g: u is not needed any more
-        by_grad = u if weight is None else u.mul_(_wide(weight))
-        vwr = along_weight * r
-        by_grad.addcmul_(y, _wide(vwr)).add_(_wide(along_bias - vwr * mean))
-        return by_grad, by_y, None if weight is None else dot, None, None
+def through_(grad: torch.Tensor, out: torch.Tensor, slope: float) -> torch.Tensor:
+    """The gradient before the activation, in place, told by the sign of what came out of it."""
+    if slope:
+        _aten.leaky_relu_backward.grad_input(grad, out, slope, True, grad_input=grad)
+    else:
+        _aten.threshold_backward.grad_input(grad, out, 0, grad_input=grad)
+    return grad
 
 
 def _normalise_backward(
-    grad: torch.Tensor,
-    y: torch.Tensor,
-    weight: torch.Tensor | None,
-    mean: torch.Tensor,
-    r: torch.Tensor,
+    grad: torch.Tensor, y: torch.Tensor, scale: Maybe, mean: torch.Tensor, r: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """(w r P g, sum g z, sum g) in one call; the kernel reads the statistics, not epsilon."""
-    by_y, by_weight, by_bias = _aten.native_batch_norm_backward(
-        grad, y, weight, None, None, mean, r, True, 0.0, [True, True, True]
+    by_y, by_scale, by_shift = _aten.native_batch_norm_backward(
+        grad, y, scale, None, None, mean, r, True, 0.0, [True, True, True]
     )
-    return by_y, by_weight, by_bias
+    return by_y, by_scale, by_shift
+
+
+def _taken(hidden: torch.Tensor, places: Maybe) -> torch.Tensor:
+    """The values at the places of the maxima."""
+    assert places is not None
+    taken = hidden.flatten(2).gather(2, places.flatten(2)).view(places.shape)
+    return _last(taken)
+
+
+def _last(images: torch.Tensor) -> torch.Tensor:
+    return images.contiguous(memory_format=torch.channels_last)
 
 
 def _wide(vector: torch.Tensor) -> torch.Tensor:

@@ -3,29 +3,30 @@
 The images do not change between inner steps, so that their 3x3 patches X [positions, K] can be kept,
 with their mean mu and covariance S. Batch norm then needs no pass over the output X w:
 
-    mean = mu w        variance = diag(w' S w)        h = activation(A p + B)
+    mean = mu w        r = 1 / sqrt(diag(w' S w) + epsilon)        h = max over a window of X (a w) + b
 
-where p is the maximum of X w over each pooling window, A = scale r and B = shift - A mean. The maximum
-picks one patch per window and channel: p is linear in w as long as the pick stays, and what remains to
-be differentiated twice are A and B, which are small.
+with a = scale r and b = shift - a mean. The maximum picks one patch per window and channel: h is linear
+in [a w; b] as long as the picks stay, and of its gradient g only M = X' g and sum g are needed. What
+remains to be differentiated, once and twice, are matrices [K, C]. A last row of ones in X carries b.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
-from torch.autograd import Function
+from torch import nn
 from torch.nn.functional import pad, unfold
 
-from gradaccord.meta.closed_form import Gradient, last_derivative
+from gradaccord.meta.closed_form import Block, Maybe, Parameters, activate_, through_
 
 
 class Patches(NamedTuple):
     """The 3x3 patches of a batch of images, and the moments of all of them.
 
-    parts: one tensor [N, K, positions] for each place inside a pooling window (one without pooling)
+    parts: one tensor [N, K + 1, positions] for each place inside a pooling window (one without
+        pooling); the last row is 1
     """
 
     parts: tuple[torch.Tensor, ...]
@@ -53,7 +54,8 @@ class Patches(NamedTuple):
             )
             even = height % 2 == 0 and width % 2 == 0
             everything = parts if even else (unfold(padded, 3),)
-        return cls(parts, *_moments(everything), size)
+        moments = _moments(everything)
+        return cls(tuple(pad(part, (0, 0, 0, 1), value=1.0) for part in parts), *moments, size)
 
 
 def _moments(parts: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -71,164 +73,158 @@ def _moments(parts: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]
     return mean.to(parts[0].dtype), covariance.to(parts[0].dtype)
 
 
-def first_block(
-    patches: Patches,
-    weight: torch.Tensor,
-    bias: torch.Tensor | None,
-    scale: torch.Tensor | None,
-    shift: torch.Tensor,
-    epsilon: float,
-    slope: float,
-) -> torch.Tensor:
-    """Convolution, batch norm, max-pooling (if of several parts) and activation: [N, C, H, W]."""
-    w = weight.flatten(1).t()
-    if len(patches.parts) > 1 and scale is not None:
-        # The maximum of a falling function is its value at the minimum: turn such filters around.
-        sign = torch.where(scale.detach() < 0, -1.0, 1.0).to(w.dtype)
-        w, scale = w * sign, scale * sign
-    mean = patches.mean @ w
-    r = ((w * (patches.covariance @ w)).sum(0) + epsilon).rsqrt()
-    a = r if scale is None else scale * r
-    if bias is not None:
-        shift = _Unmoved.apply(shift, bias)  # type: ignore[no-untyped-call]
-    picked = Pick.apply(w, patches.parts)  # type: ignore[no-untyped-call]
-    hidden: torch.Tensor = Affine.apply(picked, a, shift - a * mean, slope)  # type: ignore[no-untyped-call]
-    height, width = patches.size
-    return hidden.view(len(hidden), height, width, -1).permute(0, 3, 1, 2)
+class FirstTape(NamedTuple):
+    """What the forward pass leaves for the others."""
+
+    patches: Patches
+    w: torch.Tensor  # [K, C]
+    sw: torch.Tensor  # S w
+    scale: Maybe
+    mean: torch.Tensor
+    r: torch.Tensor
+    a: torch.Tensor
+    place: Maybe  # which part was picked
+    out: torch.Tensor  # [N, positions, C]
+    shape: torch.Size  # of the kernel
 
 
-class _Unmoved(Function):
-    """The first argument; the second has a gradient, which is zero."""
+class FirstBack(NamedTuple):
+    """What the backward pass leaves."""
 
-    @staticmethod
-    def forward(ctx: Any, shift: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-        ctx.save_for_backward(bias)
-        return shift.clone()
-
-    @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[Gradient, ...]:
-        return grad, torch.zeros_like(ctx.saved_tensors[0])
+    m: torch.Tensor  # X' g
+    by_a: torch.Tensor
+    by_b: torch.Tensor
 
 
-class Pick(Function):
-    """p = max over the parts of X w, [N, positions, C]; linear in w while the picks stay the same."""
+class FirstAlong(NamedTuple):
+    """What the forward pass along a direction leaves: changes of the tape's fields."""
 
-    @staticmethod
-    def forward(ctx: Any, w: torch.Tensor, parts: tuple[torch.Tensor, ...]) -> torch.Tensor:  # noqa: D102
-        picked = _times(parts[0], w)
-        place = None
-        for number, part in enumerate(parts[1:], 1):
-            other = _times(part, w)
-            above = torch.gt(other, picked, out=torch.empty_like(other))
-            # the first of equal values wins, as in torch's own pooling
-            place = above if place is None else torch.maximum(place, above.mul_(number), out=place)
-            picked = torch.maximum(picked, other, out=picked)
-        ctx.parts, ctx.place = parts, place
-        return picked
-
-    @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[Gradient, ...]:  # noqa: D102
-        return PickBackward.apply(grad, ctx.parts, ctx.place), None  # type: ignore[no-untyped-call]
+    w: torch.Tensor
+    scale: Maybe
+    mean: torch.Tensor
+    r: torch.Tensor
+    a: torch.Tensor
 
 
-class PickBackward(Function):
-    """g -> sum of X' g over the picked patches."""
+class FirstBlock(Block):
+    """A block that is given patches; otherwise as `Block`."""
 
-    @staticmethod
-    def forward(  # noqa: D102
-        ctx: Any, grad: torch.Tensor, parts: tuple[torch.Tensor, ...], place: Gradient
-    ) -> torch.Tensor:
-        ctx.parts, ctx.place = parts, place
-        if place is None:
-            return torch.bmm(parts[0], grad).sum(0)
-        total = grad.new_zeros(parts[0].shape[1], grad.shape[2])
-        here = torch.empty_like(place)
-        for number, part in enumerate(parts):
-            torch.eq(place, number, out=here)
-            total += torch.bmm(part, here.mul_(grad)).sum(0)
-        return total
+    def __init__(self, block: nn.Module, prefix: str) -> None:
+        super().__init__(block, prefix)
+        self.takes_patches = not (self.pools and (self.pools_first or self.ceil))
 
-    @staticmethod
-    @last_derivative
-    def backward(ctx: Any, along: torch.Tensor) -> tuple[Gradient, ...]:  # noqa: D102
-        picked = _times(ctx.parts[0], along)
-        if ctx.place is not None:
-            here = torch.empty_like(ctx.place)
-            picked.mul_(torch.eq(ctx.place, 0, out=here))
-            for number, part in enumerate(ctx.parts[1:], 1):
-                picked.addcmul_(_times(part, along), torch.eq(ctx.place, number, out=here))
-        return picked, None, None
+    def first(self, params: Parameters, patches: Patches) -> tuple[torch.Tensor, FirstTape]:
+        """The block's output [N, C, H, W]."""
+        w, scale = params[self.weight].flatten(1).t(), params.get(self.scale)
+        sw = patches.covariance @ w
+        mean = patches.mean @ w
+        r = ((w * sw).sum(0) + self.epsilon).rsqrt()
+        a = r if scale is None else scale * r
+        hidden, place = _largest(patches.parts, _rows(w * a, params[self.shift] - a * mean))
+        out = activate_(hidden, self.slope)
+        tape = FirstTape(patches, w, sw, scale, mean, r, a, place, out, params[self.weight].shape)
+        return _images(out, patches), tape
+
+    def first_backward(
+        self, tape: FirstTape, grad: torch.Tensor
+    ) -> tuple[dict[str, torch.Tensor], FirstBack]:
+        """Gradients by the parameters; `grad` is overwritten."""
+        m, by_b = self._gathered(tape, grad)
+        by_a = (tape.w * m).sum(0) - tape.mean * by_b  # b = shift - a mean
+        by_r = by_a if tape.scale is None else by_a * tape.scale
+        by_w = torch.addcmul(m * tape.a, tape.sw, -tape.r.pow(3) * by_r)
+        by_w.addr_(tape.patches.mean, -tape.a * by_b)
+        return self._named(_kernel(by_w, tape), by_a * tape.r, by_b), FirstBack(m, by_a, by_b)
+
+    def first_along(self, tape: FirstTape, v: Parameters) -> tuple[torch.Tensor, FirstAlong]:
+        """How the output changes when the parameters change by v."""
+        none = torch.zeros_like(tape.mean)
+        scale, shift = v.get(self.scale, none), v.get(self.shift, none)
+        w = v[self.weight].flatten(1).t() if self.weight in v else torch.zeros_like(tape.w)
+        mean = tape.patches.mean @ w
+        r = -tape.r.pow(3) * (w * tape.sw).sum(0)
+        a = r if tape.scale is None else torch.addcmul(scale * tape.r, tape.scale, r)
+        change = torch.addcmul(w * tape.a, tape.w, a)
+        rows = _rows(change, shift - a * tape.mean - tape.a * mean)
+        hidden = _at_picks(tape.patches.parts, tape.place, rows)
+        out = through_(hidden, tape.out, self.slope)
+        along = FirstAlong(w, None if tape.scale is None else scale, mean, r, a)
+        return _images(out, tape.patches), along
+
+    def first_backward_along(
+        self, tape: FirstTape, back: FirstBack, along: FirstAlong, grad: torch.Tensor
+    ) -> dict[str, torch.Tensor]:
+        """How the gradients change, if that by the output changes by `grad`, which is overwritten."""
+        m, by_b = self._gathered(tape, grad)
+        by_a = (along.w * back.m + tape.w * m).sum(0) - along.mean * back.by_b - tape.mean * by_b
+        by_scale = by_a * tape.r + back.by_a * along.r
+        old_r, by_r = back.by_a, by_a
+        if tape.scale is not None and along.scale is not None:
+            old_r, by_r = old_r * tape.scale, by_a * tape.scale + old_r * along.scale
+        square = tape.r * tape.r
+        of_sw = -square * (tape.r * by_r + 3 * along.r * old_r)
+        by_w = m * tape.a
+        by_w.addcmul_(back.m, along.a).addcmul_(tape.sw, of_sw)
+        by_w.addcmul_(tape.patches.covariance @ along.w, -square * tape.r * old_r)
+        by_w.addr_(tape.patches.mean, -(along.a * back.by_b + tape.a * by_b))
+        return self._named(_kernel(by_w, tape), by_scale, by_b)
+
+    def _gathered(self, tape: FirstTape, grad: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """X' g and sum g, after the activation's slope."""
+        g = grad.permute(0, 2, 3, 1).reshape(tape.out.shape)
+        rows = _onto_picks(tape.patches.parts, tape.place, through_(g, tape.out, self.slope))
+        return rows[:-1], rows[-1]
 
 
-def _times(part: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+def _rows(w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return torch.cat([w, b.unsqueeze(0)])
+
+
+def _kernel(w: torch.Tensor, tape: FirstTape) -> torch.Tensor:
+    return w.t().reshape(tape.shape)
+
+
+def _images(hidden: torch.Tensor, patches: Patches) -> torch.Tensor:
+    """[N, positions, C] to [N, C, H, W]; the memory is channels-last already."""
+    return hidden.view(len(hidden), *patches.size, -1).permute(0, 3, 1, 2)
+
+
+def _times(part: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
     """X w for every image: [N, K, positions] and [K, C] to [N, positions, C]."""
-    return torch.bmm(part.transpose(1, 2), w.expand(len(part), *w.shape))
+    return torch.bmm(part.transpose(1, 2), rows.expand(len(part), *rows.shape))
 
 
-class Affine(Function):
-    """activation(a p + b), channels last."""
-
-    @staticmethod
-    def forward(  # noqa: D102
-        ctx: Any, p: torch.Tensor, a: torch.Tensor, b: torch.Tensor, slope: float
-    ) -> torch.Tensor:
-        hidden = torch.addcmul(b, p, a)
-        hidden = torch.nn.functional.leaky_relu_(hidden, slope) if slope else hidden.relu_()
-        ctx.save_for_backward(p, a, hidden)
-        ctx.slope = slope
-        return hidden
-
-    @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[Gradient, ...]:  # noqa: D102
-        p, a, hidden = ctx.saved_tensors
-        return (*AffineBackward.apply(grad, p, a, hidden.detach(), ctx.slope), None)  # type: ignore[no-untyped-call]
+def _largest(parts: tuple[torch.Tensor, ...], rows: torch.Tensor) -> tuple[torch.Tensor, Maybe]:
+    """The maximum over the parts, and from which part it is."""
+    picked = _times(parts[0], rows)
+    place = None
+    for number, part in enumerate(parts[1:], 1):
+        other = _times(part, rows)
+        above = torch.gt(other, picked, out=torch.empty_like(other))
+        # the first of equal values wins, as in torch's own pooling
+        place = above if place is None else torch.maximum(place, above.mul_(number), out=place)
+        picked = torch.maximum(picked, other, out=picked)
+    return picked, place
 
 
-class AffineBackward(Function):
-    """(G, p, a) -> (a g, sum g p, sum g) with g = G times the activation's slope."""
-
-    @staticmethod
-    def forward(  # noqa: D102
-        ctx: Any,
-        grad: torch.Tensor,
-        p: torch.Tensor,
-        a: torch.Tensor,
-        hidden: torch.Tensor,
-        slope: float,
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        g = _through(grad, hidden, slope)
-        ctx.save_for_backward(g, p, a, hidden)
-        ctx.slope = slope
-        by_a, by_b = _sums(g, p)
-        return g * a, by_a, by_b
-
-    @staticmethod
-    @last_derivative
-    def backward(  # noqa: D102
-        ctx: Any, along_p: torch.Tensor, along_a: torch.Tensor, along_b: torch.Tensor
-    ) -> tuple[Gradient, ...]:
-        g, p, a, hidden = ctx.saved_tensors
-        by_a, _ = _sums(along_p, g)
-        by_g = torch.addcmul(along_b, along_p, a).addcmul_(p, along_a)
-        return _through(by_g, hidden, ctx.slope), g * along_a, by_a, None, None
+def _at_picks(parts: tuple[torch.Tensor, ...], place: Maybe, rows: torch.Tensor) -> torch.Tensor:
+    """X w at the patches that were picked."""
+    picked = _times(parts[0], rows)
+    if place is not None:
+        here = torch.empty_like(place)
+        picked.mul_(torch.eq(place, 0, out=here))
+        for number, part in enumerate(parts[1:], 1):
+            picked.addcmul_(_times(part, rows), torch.eq(place, number, out=here))
+    return picked
 
 
-def _sums(g: torch.Tensor, p: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Sums of g p and of g over images and positions, in one pass of the batch-norm kernel."""
-    count, positions, channels = p.shape
-    g, p = (t.reshape(count, positions, 1, channels).permute(0, 3, 1, 2) for t in (g, p))
-    zero, one = p.new_zeros(channels), p.new_ones(channels)
-    _, of_product, of_g = torch.ops.aten.native_batch_norm_backward(
-        g, p, None, None, None, zero, one, True, 0.0, [False, True, True]
-    )
-    return of_product, of_g
-
-
-def _through(grad: torch.Tensor, hidden: torch.Tensor, slope: float) -> torch.Tensor:
-    """The gradient before the activation, told by the sign of what came out of it."""
-    through: torch.Tensor = (
-        torch.ops.aten.leaky_relu_backward(grad, hidden, slope, True)
-        if slope
-        else torch.ops.aten.threshold_backward(grad, hidden, 0)
-    )
-    return through
+def _onto_picks(parts: tuple[torch.Tensor, ...], place: Maybe, g: torch.Tensor) -> torch.Tensor:
+    """X' g over the patches that were picked."""
+    if place is None:
+        return torch.bmm(parts[0], g).sum(0)
+    total = g.new_zeros(parts[0].shape[1], g.shape[2])
+    here = torch.empty_like(place)
+    for number, part in enumerate(parts):
+        torch.eq(place, number, out=here)
+        total += torch.bmm(part, here.mul_(g)).sum(0)
+    return total

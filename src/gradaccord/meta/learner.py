@@ -15,6 +15,7 @@ from torch import nn
 from gradaccord.core.engine import Engine
 from gradaccord.core.parameters import unwrapped
 from gradaccord.core.sharding import is_sharded
+from gradaccord.meta.fast import FastConv4
 from gradaccord.meta.network import Network, Params, batch_statistics, chosen_network, general_network
 from gradaccord.meta.predictions import Predictor
 from gradaccord.meta.processes import agree, sum_over_processes
@@ -265,6 +266,10 @@ class MetaLearner(nn.Module):
         create_graph: bool = False,
     ) -> list[torch.Tensor]:
         """Of the loss, by the given weights, which are among the parameters."""
+        if isinstance(self._network, FastConv4):
+            names = {id(tensor): name for name, tensor in params.items()}
+            of = [names[id(weight)] for weight in weights]
+            return self._network.gradient(params, of, inputs, labels, self._loss, create_graph)
         with torch.enable_grad():
             loss = self._loss(self._outputs(params, inputs), labels)
             gradient = torch.autograd.grad(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol, TypeAlias
 
@@ -13,7 +13,7 @@ from torch import nn
 from torch.func import functional_call
 from torch.nn.modules.batchnorm import _NormBase
 
-from gradaccord.meta.fast import fast_network
+from gradaccord.meta.fast import FastConv4, fast_network
 
 Params: TypeAlias = Mapping[str, torch.Tensor]
 TOLERANCE = 1e-8  # in float64, relative, of outputs, gradients and second derivatives
@@ -50,13 +50,9 @@ def chosen_network(model: nn.Module, inputs: torch.Tensor) -> tuple[Network, boo
     fast = fast_network(model)
     if fast is None:
         return general, False
-
-    def network(params: Params, inputs: torch.Tensor, step: int = 0) -> torch.Tensor:
-        return fast(params, inputs)
-
-    reason = _difference(general, network, model, inputs)
+    reason = _difference(general, fast, model, inputs)
     if reason is None:
-        return network, True
+        return fast, True
     warnings.warn(
         f"The fast network for {type(model).__name__} is not used, as {reason}: the general one is "
         "right and slower; fast=False says so without a word.",
@@ -93,9 +89,14 @@ def _derivatives(
     }
     with torch.enable_grad():
         outputs = network(params, inputs)
-        loss = outputs.logsumexp(-1).mean() + outputs.flatten(1)[:, 0].square().mean()
         leaves = list(params.values())
-        gradient = torch.autograd.grad(loss, leaves, create_graph=True)
+        gradient: Sequence[torch.Tensor]
+        if isinstance(network, FastConv4):
+            gradient = network.gradient(
+                params, list(params), inputs, inputs, _smooth, create_graph=True
+            )
+        else:
+            gradient = torch.autograd.grad(_smooth(outputs, inputs), leaves, create_graph=True)
         slope = sum((g * g.detach()).sum() for g in gradient)
         product = torch.autograd.grad(slope, leaves, allow_unused=True)  # type: ignore[arg-type]
     found = [torch.zeros_like(w) if p is None else p for w, p in zip(leaves, product, strict=True)]
@@ -104,6 +105,11 @@ def _derivatives(
         "gradients": [g.detach() for g in gradient],
         "second derivatives": found,
     }
+
+
+def _smooth(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """A loss that needs no labels."""
+    return outputs.logsumexp(-1).mean() + outputs.flatten(1)[:, 0].square().mean()
 
 
 @contextmanager
