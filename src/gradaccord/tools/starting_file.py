@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-
 from gradaccord.tools.listing import recipe_texts
+from gradaccord.train.spelling import nearest
 
 # An example of own files for each kind: (columns, further lines).
 _FILES = {
@@ -51,9 +50,9 @@ def starting_file(kind_or_recipe: str, out: str) -> str:
         return recipes[kind_or_recipe]
     if kind_or_recipe not in _FILES:
         known = [*_FILES, *recipes]
-        close = get_close_matches(kind_or_recipe, known, 1, 0.5)
-        hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}."
-        raise ValueError(f"There is no kind or recipe {kind_or_recipe!r}: {hint}")
+        raise ValueError(
+            f"There is no kind or recipe {kind_or_recipe!r}: {nearest(kind_or_recipe, known)}"
+        )
     columns, more = _FILES[kind_or_recipe]
     ending = {"question_answering": "json", "tagging": "conll", "masked_lm": "txt"}
     lines = [f"    columns: {columns}", f"    {more}"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 from gradaccord.data.samplers import (
@@ -17,6 +16,7 @@ from gradaccord.data.samplers import (
     WeightedTasks,
 )
 from gradaccord.train.methods import Feed
+from gradaccord.train.spelling import nearest
 
 # The samplers by name, with the options of each.
 SAMPLERS: dict[str, tuple[str, ...]] = {
@@ -121,6 +121,4 @@ def make_sampler(
             f"The sampler {name!r} was given {', '.join(given) or 'nothing'}: it takes "
             f"{', '.join(SAMPLERS.get(name, ())) or 'no options'}."
         ) from error
-    close = get_close_matches(name, SAMPLERS, 1, 0.5)
-    hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(SAMPLERS)}."
-    raise ValueError(f"The sampler {name!r} is unknown: {hint}")
+    raise ValueError(f"The sampler {name!r} is unknown: {nearest(name, SAMPLERS)}")

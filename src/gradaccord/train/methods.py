@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import partial
 from typing import Any, Literal
 
 import gradaccord
+from gradaccord.train.spelling import nearest
 
 # What one `backward` is given: a batch of each of the step's tasks; one batch; two batches at the
 # same weights; or one batch of a task that stays the same for a whole trajectory.
@@ -74,8 +74,7 @@ class Entry:
         known = self.known_options()
         for option in options:
             if option not in known:
-                close = get_close_matches(option, known, 1, 0.5)
-                hint = f"did you mean {close[0]!r}?" if close else f"it takes {', '.join(known)}."
+                hint = nearest(option, known, "it takes")
                 raise ValueError(f"Method {self.name!r} has no option {option!r}: {hint}")
 
 
@@ -151,9 +150,9 @@ def _weighting(name: Any) -> Any:
         raise ValueError(f"The method 'torchjd' needs a `weighting`: one of {', '.join(known)}.")
     made = getattr(aggregation, f"{str(name).removesuffix('Weighting')}Weighting", None)
     if made is None:
-        close = get_close_matches(str(name), known, 1, 0.5)
-        hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}."
-        raise ValueError(f"`weighting` is {name!r}, which TorchJD does not have: {hint}")
+        raise ValueError(
+            f"`weighting` is {name!r}, which TorchJD does not have: {nearest(str(name), known)}"
+        )
     try:
         return made()
     except TypeError as error:
@@ -171,7 +170,5 @@ def find_method(name: str) -> Entry:
     found = METHODS.get(name.lower().replace("-", "_"))
     if found is None:
         known = [*METHODS, SINGLE_TASK]
-        close = get_close_matches(name, known, 1, 0.5)
-        hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}."
-        raise ValueError(f"The method {name!r} is unknown: {hint}")
+        raise ValueError(f"The method {name!r} is unknown: {nearest(name, known)}")
     return found

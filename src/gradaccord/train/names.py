@@ -5,10 +5,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
-from difflib import get_close_matches
 from typing import Any
 
 from gradaccord.train.config import Config, Task
+from gradaccord.train.spelling import nearest
 
 Place = tuple[str | int, ...]
 
@@ -126,12 +126,3 @@ def _check(
             raise UnknownNameError(
                 (*place, option), f"{what} {name!r} has no option {option!r}: {nearest(option, takes)}"
             )
-
-
-def nearest(wrong: str, known: Iterable[str]) -> str:
-    """The remedy: the name that was probably meant, or all there are."""
-    names = list(known)
-    close = get_close_matches(wrong, names, 1, 0.5)
-    if close:
-        return f"did you mean {close[0]!r}?"
-    return f"there are {', '.join(names)}." if names else "leave it out."

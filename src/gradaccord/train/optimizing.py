@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import Any
 
 import torch
 from torch import nn
 
 from gradaccord.train.config import Train
+from gradaccord.train.spelling import nearest
 
 OPTIMIZERS = ("sgd", "adam", "adamw", "adafactor", "recadam")
 
@@ -26,14 +26,13 @@ def make_optimizer(
     """
     name, options = train.optimizer.name.lower(), dict(train.optimizer.options)
     if name not in OPTIMIZERS:
-        close = get_close_matches(name, OPTIMIZERS, 1, 0.5)
-        hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(OPTIMIZERS)}."
-        raise ValueError(f"`train.optimizer` is {name!r}, which is unknown: {hint}")
+        raise ValueError(
+            f"`train.optimizer` is {name!r}, which is unknown: {nearest(name, OPTIMIZERS)}"
+        )
     known = optimizer_options(name)
     for option in options:
         if option not in known:
-            close = get_close_matches(option, known, 1, 0.5)
-            hint = f"did you mean {close[0]!r}?" if close else f"it takes {', '.join(known)}."
+            hint = nearest(option, known, "it takes")
             raise ValueError(f"`train.optimizer` {name!r} has no option {option!r}: {hint}")
     groups: list[dict[str, Any]] = [{"params": [p for p in trunk if p.requires_grad], "lr": train.lr}]
     new = {"params": [p for p in others if p.requires_grad], "lr": train.head_lr or train.lr}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from importlib import resources
 from pathlib import Path
 from typing import Any, get_args
@@ -13,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from gradaccord.train.config import Config
 from gradaccord.train.names import UnknownNameError, check_names
+from gradaccord.train.spelling import nearest
 
 Place = tuple[str | int, ...]
 
@@ -165,9 +165,7 @@ def _sentence(error: ValidationError, places: Mapping[Place, str], source: str) 
     if first["type"] == "extra_forbidden":
         parent, wrong = ".".join(map(str, place[:-1])) or "the top level", str(place[-1])
         known = list(_fields_at(place[:-1]))
-        close = get_close_matches(wrong, known, 1, 0.5)
-        hint = f"did you mean {close[0]!r}?" if close else f"it takes {', '.join(known)}."
-        return f"{where}: {parent} has no key {wrong!r}: {hint}"
+        return f"{where}: {parent} has no key {wrong!r}: {nearest(wrong, known, 'it takes')}"
     if first["type"] == "missing":
         return f"{where}: `{shown}` is missing: give it a value."
     message = first["msg"].removeprefix("Value error, ").rstrip(".")

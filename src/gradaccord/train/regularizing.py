@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
@@ -11,6 +10,7 @@ from torch import nn
 
 from gradaccord.data.encoded import Batch
 from gradaccord.tasks.task import Task
+from gradaccord.train.spelling import nearest
 
 REGULARIZERS = ("smart", "swep")
 
@@ -118,9 +118,7 @@ def _made(name: str, model: nn.Module, options: Mapping[str, Any]) -> Any:
     import gradaccord
 
     if name not in REGULARIZERS:
-        close = get_close_matches(name, REGULARIZERS, 1, 0.4)
-        hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(REGULARIZERS)}."
-        raise ValueError(f"The regulariser {name!r} is unknown: {hint}")
+        raise ValueError(f"The regulariser {name!r} is unknown: {nearest(name, REGULARIZERS)}")
     cls: Any = gradaccord.SMART if name == "smart" else gradaccord.SWEP
     given = dict(options)
     trunk: Any = getattr(model, "trunk", None)
