@@ -6,8 +6,10 @@ import signal
 import subprocess
 
 import pytest
+import torch
 from train_toy import complaint, said, same, until, weights
 
+from gradaccord.train.run import Interrupted
 from gradaccord.train.run_folder import locked
 
 
@@ -129,6 +131,29 @@ def test_ctrl_c_saves_and_prints_how_to_go_on(written, tmp_path, command, capsys
     assert last.endswith(" --resume")
     said(capsys, *arguments, "--resume", code=0)
     said(capsys, "train", file, "--out", tmp_path / "whole", code=0)
+    assert same(weights(tmp_path / "run"), weights(tmp_path / "whole"))
+
+
+def test_ctrl_c_again_while_it_saves_changes_nothing(configured, run, tmp_path, monkeypatch):
+    """Real signals: one within a step, and one at every file that is written after it."""
+    config = configured(train={"steps": 6, "save_every": 6, "evaluate_every": 6})
+    write = torch.save
+
+    def written_in_a_hurry(*arguments, **options):
+        signal.raise_signal(signal.SIGINT)
+        write(*arguments, **options)
+
+    def press(progress):
+        if progress.step == 3:
+            monkeypatch.setattr(torch, "save", written_in_a_hurry)
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(Interrupted, match=r"Saved at step 3\."):
+        run(config, show=press)
+    monkeypatch.undo()
+    assert [p.name for p in (tmp_path / "run" / "checkpoints").iterdir()] == ["step-00000003"]
+    run(config, resume=True)
+    run(config, "whole")
     assert same(weights(tmp_path / "run"), weights(tmp_path / "whole"))
 
 

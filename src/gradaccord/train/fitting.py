@@ -92,7 +92,7 @@ class Fit:
                 for _ in self.steps(log, interrupts):
                     pass
             except KeyboardInterrupt:
-                self._interrupt()
+                self._interrupt(interrupts)
         log.flush()
 
     def steps(self, log: Log, interrupts: Interrupts) -> Iterator[int]:
@@ -122,12 +122,12 @@ class Fit:
                 self.save()
             self.whole = True
             if interrupts.agreed(self.accelerator):
-                self._interrupt()
+                self._interrupt(interrupts)
                 return
             yield self.step
 
-    def _interrupt(self) -> None:
-        self.interrupted = True
+    def _interrupt(self, interrupts: Interrupts) -> None:
+        self.interrupted = interrupts.saving = True
         if self.whole:
             self.save()
 

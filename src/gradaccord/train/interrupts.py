@@ -15,12 +15,15 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)  # schedulers and torchrun end a proce
 class Interrupts:
     """Notes Ctrl-C and SIGTERM while it is entered; a second Ctrl-C stops at once.
 
+    Once `saving` is set no further one does: what is being written gets whole.
+
     Only the main thread can handle signals: in another one nothing is noted. A signal that the
     process ignores stays ignored.
     """
 
     def __init__(self) -> None:
         self.noted = False
+        self.saving = False
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Interrupts:
@@ -41,7 +44,7 @@ class Interrupts:
         self._before.clear()
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.noted and number == signal.SIGINT:
+        if self.noted and not self.saving and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.noted = True
 
