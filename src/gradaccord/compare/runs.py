@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -102,7 +103,7 @@ def execute(
     except BaseException:
         for run in active:
             if run.process:
-                run.process.send_signal(2)
+                run.process.send_signal(signal.SIGINT)
         for run in active:
             if run.process:
                 run.process.wait()

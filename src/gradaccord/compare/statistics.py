@@ -55,7 +55,7 @@ class Difference:
         if not self.mean.count:
             return "–"
         shown = f"{self.mean.value:+.2f}"
-        return shown if math.isnan(self.p) else f"{shown} (p {_short(self.p)})"
+        return shown if math.isnan(self.p) else f"{shown} (p {short_p(self.p)})"
 
 
 def _p_value(differences: Sequence[float]) -> float:
@@ -72,5 +72,6 @@ def _p_value(differences: Sequence[float]) -> float:
     return float(2 * t.sf(abs(statistic), len(known) - 1))
 
 
-def _short(p: float) -> str:
+def short_p(p: float) -> str:
+    """As many digits as say something."""
     return "< 0.001" if p < 0.001 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"

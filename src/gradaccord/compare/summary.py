@@ -11,6 +11,7 @@ from typing import Any
 from gradaccord.compare.runs import Run
 from gradaccord.compare.specs import Spec
 from gradaccord.compare.statistics import Difference, Mean
+from gradaccord.train.results import main_scores
 
 AVERAGE = "average"
 COLLAPSE = 0.5  # of the baseline's average score: a run below it has not learned
@@ -60,27 +61,28 @@ def summarise(runs: Sequence[Run]) -> Summary:
     split = "test" if all(task in first["test"] for task in trained) else "dev"
     tasks = tuple(first[split])
     specs = list(dict.fromkeys(run.spec for run in runs))
-    scores = {spec: _scores(runs, spec, split, trained) for spec in specs}
+    scores = {spec: scores_by_seed(_results(runs, spec), split, trained) for spec in specs}
     baseline = specs[0]
     rows = tuple(_row(runs, spec, baseline, scores, specs) for spec in specs)
     return Summary(split, tasks, dict(first["metrics"]), rows)
 
 
-def _scores(
-    runs: Sequence[Run], spec: Spec, split: str, trained: Sequence[str]
+def scores_by_seed(
+    results: Mapping[int, Mapping[str, Any]], split: str, trained: Sequence[str]
 ) -> dict[str, dict[int, float]]:
-    """Task -> seed -> main metric."""
+    """Task -> seed -> main metric, and the average over trained tasks. results: by seed."""
     found: dict[str, dict[int, float]] = {AVERAGE: {}}
-    for run in runs:
-        if run.spec != spec or run.results is None:
-            continue
-        main = {
-            task: scores[run.results["metrics"][task]] for task, scores in run.results[split].items()
-        }
+    for seed, own in results.items():
+        main = main_scores(own, split)
         for task, value in main.items():
-            found.setdefault(task, {})[run.seed] = value
-        found[AVERAGE][run.seed] = statistics.fmean(main[task] for task in trained)
+            found.setdefault(task, {})[seed] = value
+        found[AVERAGE][seed] = statistics.fmean(main[task] for task in trained)
     return found
+
+
+def _results(runs: Sequence[Run], spec: Spec) -> dict[int, dict[str, Any]]:
+    """Of a method's finished runs, by seed."""
+    return {run.seed: run.results for run in runs if run.spec == spec and run.results is not None}
 
 
 def _row(
@@ -90,8 +92,7 @@ def _row(
     scores: Mapping[Spec, Mapping[str, Mapping[int, float]]],
     specs: Sequence[Spec],
 ) -> Row:
-    own = {run.seed: run.results for run in runs if run.spec == spec and run.results is not None}
-    theirs = {run.seed: run.results for run in runs if run.spec == baseline and run.results is not None}
+    own, theirs = _results(runs, spec), _results(runs, baseline)
     average = scores[spec][AVERAGE]
     control = _strongest([other for other in spec.controls() if other in specs], scores)
     usual = Mean.of(list(scores[baseline][AVERAGE].values())).value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from gradaccord.compare.runs import Run, Standing, execute
 from gradaccord.compare.specs import Spec, read_value
 from gradaccord.train.config import Config
 from gradaccord.train.reading import check_config
+from gradaccord.train.results import main_scores
 
 STORAGE = "sweep.db"
 
@@ -113,8 +115,8 @@ def sweep(
 
 def score(results: Mapping[str, Any]) -> float:
     """The mean of the trained tasks' main metrics on dev."""
-    main = [results["dev"][task][results["metrics"][task]] for task in results["trained"]]
-    return float(sum(main) / len(main))
+    main = main_scores(results, "dev")
+    return statistics.fmean(main[task] for task in results["trained"])
 
 
 def _runs(base: Config, chosen: Mapping[str, Any], seeds: int, folder: Path) -> list[Run]:

@@ -19,6 +19,7 @@ from gradaccord.compare.summary import AVERAGE, Row, Summary, summarise
 from gradaccord.demo.pretraining import pretrain
 from gradaccord.demo.settings import BASELINE, FASTER, RECIPE, Settings
 from gradaccord.train.config import Config
+from gradaccord.train.results import main_scores
 
 
 @dataclass(frozen=True)
@@ -40,9 +41,8 @@ class Names:
         """Seed -> mean accuracy on the unseen languages."""
         found = {}
         for run in self._finished(spec):
-            scores = run[self.summary.split]
-            metrics = run["metrics"]
-            found[int(run["seed"])] = statistics.fmean(scores[t][metrics[t]] for t in self.unseen)
+            scores = main_scores(run, self.summary.split)
+            found[int(run["seed"])] = statistics.fmean(scores[task] for task in self.unseen)
         return found
 
     def forgotten(self, spec: Spec, seen: bool) -> dict[int, float]:

@@ -13,6 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from gradaccord.compare.summary import AVERAGE
 from gradaccord.report import figures, tables
 from gradaccord.report.extras import read_extras
 from gradaccord.report.figures import Figure
@@ -163,7 +164,7 @@ def _leader(material: Material) -> str:
     if material.comparison is None:
         return next(iter(material.methods))
     averages = {
-        e["method"]: e["scores"][tables.AVERAGE]["mean"]
+        e["method"]: e["scores"][AVERAGE]["mean"]
         for e in material.comparison["methods"]
         if e["method"] in material.methods
     }

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gradaccord.train.results import main_scores
 from gradaccord.train.run_folder import ABOUT, CONFIG, LOG, RESULTS, read_json, read_log
 
 COMPARISON = "comparison.json"
@@ -38,8 +39,7 @@ class RunRead:
 
     def main(self, split: str) -> dict[str, float]:
         """Every task's main metric, in percent."""
-        metrics = self.results["metrics"]
-        return {task: scores[metrics[task]] for task, scores in self.results[split].items()}
+        return main_scores(self.results, split)
 
 
 @dataclass(frozen=True)

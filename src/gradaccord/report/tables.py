@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gradaccord.compare.statistics import Difference, Mean
+from gradaccord.compare.statistics import Difference, Mean, short_p
+from gradaccord.compare.summary import AVERAGE, scores_by_seed
 from gradaccord.report.reading import Material, RunRead
 from gradaccord.report.seen import seen_texts
 from gradaccord.report.svg import cut
 
-AVERAGE = "average"
 NONE = "–"
 
 
@@ -109,7 +109,10 @@ def differences(material: Material) -> Table | None:
         return None
     split, tasks = comparison["split"], comparison["tasks"]
     trained = material.runs[0].trained
-    scores = {name: _by_seed(runs, split, trained) for name, runs in material.methods.items()}
+    scores = {
+        name: scores_by_seed({run.seed: run.results for run in runs}, split, trained)
+        for name, runs in material.methods.items()
+    }
     baseline = comparison["methods"][0]["method"]
     rows = []
     for entry in comparison["methods"][1:]:
@@ -253,19 +256,6 @@ def _shown_name(entry: Mapping[str, Any]) -> str:
     return str(entry["method"]) + (" (control)" if entry["is_control"] else "")
 
 
-def _by_seed(
-    runs: Sequence[RunRead], split: str, trained: Sequence[str]
-) -> dict[str, dict[int, float]]:
-    """Task -> seed -> main metric."""
-    found: dict[str, dict[int, float]] = {AVERAGE: {}}
-    for run in runs:
-        main = run.main(split)
-        for task, value in main.items():
-            found.setdefault(task, {})[run.seed] = value
-        found[AVERAGE][run.seed] = statistics.fmean(main[task] for task in trained)
-    return found
-
-
 def _paired(ours: Mapping[int, float], theirs: Mapping[int, float]) -> list[Cell]:
     """The difference and its p."""
     between = Difference.between(ours, theirs)
@@ -274,19 +264,15 @@ def _paired(ours: Mapping[int, float], theirs: Mapping[int, float]) -> list[Cell
     error = "" if math.isnan(between.mean.error) else f" ± {between.mean.error:.2f}"
     return [
         Cell(f"{between.mean.value:+.2f}{error}", between.mean.value),
-        Cell(NONE) if math.isnan(between.p) else Cell(_short(between.p), between.p),
+        Cell(NONE) if math.isnan(between.p) else Cell(short_p(between.p), between.p),
     ]
 
 
 def _difference(entry: Mapping[str, Any] | None) -> Cell:
     if entry is None or entry["mean"] is None:
         return Cell(NONE)
-    p = "" if entry["p"] is None else f" (p {_short(entry['p'])})"
+    p = "" if entry["p"] is None else f" (p {short_p(entry['p'])})"
     return Cell(f"{entry['mean']:+.2f}{p}", float(entry["mean"]))
-
-
-def _short(p: float) -> str:
-    return "< 0.001" if p < 0.001 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
 
 
 def _mean(entry: Mapping[str, Any] | None, digits: int) -> Cell:
