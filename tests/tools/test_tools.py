@@ -13,8 +13,8 @@ from train_toy import said
 from transformers import AutoModel, AutoTokenizer
 
 from gradaccord.cli import app, main
+from gradaccord.recipes import recipe_texts
 from gradaccord.tasks.kinds import KINDS
-from gradaccord.tools.listing import recipe_texts
 from gradaccord.tools.starting_file import starting_file
 from gradaccord.train.methods import METHODS
 from gradaccord.train.reading import read_config

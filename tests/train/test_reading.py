@@ -143,6 +143,15 @@ def test_a_mistake_in_an_override_is_not_said_of_the_file(file, override, said):
     assert str(caught.value).startswith(said)
 
 
+def test_labels_that_yaml_takes_for_something_else(file):
+    files = "tasks.sst={files: {train: a.csv}, kind: classification, labels: %s}"
+    assert read_config(file, [files % "[0, 1]"]).tasks["sst"].labels == ["0", "1"]
+    with pytest.raises(
+        ConfigError, match=r"`tasks.sst.labels`: yAML reads yes, no, .*: put them in quotes"
+    ):
+        read_config(file, [files % "[no, yes]"])
+
+
 def test_overrides_of_a_file_that_holds_no_mapping(file):
     for text in ("", "[1, 2]"):
         file.write_text(text)
@@ -185,7 +194,7 @@ def test_the_schema_describes_every_section():
 
 
 def test_every_recipe_is_valid():
-    from gradaccord.tools.listing import recipe_texts
+    from gradaccord.recipes import recipe_texts
     from gradaccord.train.methods import SINGLE_TASK, find_method
 
     names = recipe_texts()

@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 
 from gradaccord.train.config import Config
+from gradaccord.train.phase import EPOCHS, batches_of
 from gradaccord.train.problem import load_problem
 
 BASE_MB = 700.0  # of a process with torch and transformers, before any weights
@@ -19,17 +20,18 @@ def budget_of(config: Config, data: Path | None = None) -> tuple[int, float]:
     """
     problem = load_problem(config, data)
     train = config.train
-    sizes = {name: len(problem.prepared[name].encoded["train"]) for name in problem.trained}
     batches = {
-        name: max(size // min(problem.batch_sizes.get(name, train.batch_size), size), 1)
-        for name, size in sizes.items()
+        name: len(
+            batches_of(problem.prepared[name], problem.batch_sizes.get(name, train.batch_size), 0)
+        )
+        for name in problem.trained
     }
     if train.gradients is not None:
         gradients = train.gradients
     elif train.steps is not None:
         gradients = train.steps * len(batches)
     else:
-        gradients = math.ceil((train.epochs or 3.0) * sum(batches.values()))
+        gradients = math.ceil((train.epochs or EPOCHS) * sum(batches.values()))
     weights = sum(p.numel() * p.element_size() for p in problem.model.parameters())
     copies = 4 + len(batches)  # weights, two moments, one gradient a task, and as much for activations
     return gradients, BASE_MB + 1.5 * copies * weights / 2**20

@@ -12,8 +12,6 @@ import typer
 from gradaccord.commands import user_mistakes
 from gradaccord.train.commands import DataOption
 
-LISTS = ("methods", "tasks", "data", "recipes")
-
 
 def list_(
     what: Annotated[str, typer.Argument(metavar="WHAT", help="methods, tasks, data or recipes.")],
@@ -24,8 +22,6 @@ def list_(
     [bold]gradaccord list data --data DIR[/bold]
     """
     with user_mistakes(ValueError, OSError, ModuleNotFoundError):
-        if what not in LISTS:
-            raise ValueError(f"`gradaccord list` was asked for {what!r}: use {', '.join(LISTS)}.")
         from gradaccord.tools.listing import listing
 
         listing(what, data)

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from gradaccord.train.run_folder import ABOUT, CONFIG, RESULTS, read_json
+from gradaccord.train.run_folder import ABOUT, CONFIG, MODEL, RESULTS, read_json
 
 
 def export(run: Path, out: Path) -> Path:
@@ -14,11 +14,11 @@ def export(run: Path, out: Path) -> Path:
     if not (run / RESULTS).exists():
         state = "has not finished" if (run / CONFIG).exists() else "is no run"
         raise ValueError(f"{run} {state}: give the folder of a finished `gradaccord train`.")
-    if not (run / "model").is_dir():
+    if not (run / MODEL).is_dir():
         raise ValueError(f"{run} holds no model: a single-task run keeps one in each task's folder.")
     if out.exists() and any(out.iterdir()):
         raise ValueError(f"{out} is not empty: choose another --out.")
-    shutil.copytree(run / "model", out, dirs_exist_ok=True)
+    shutil.copytree(run / MODEL, out, dirs_exist_ok=True)
     for name in (RESULTS, CONFIG):
         shutil.copy(run / name, out / name.replace("config", "gradaccord-config"))
     results = read_json(run / RESULTS)

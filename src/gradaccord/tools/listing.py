@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from importlib import resources
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-LISTS = ("methods", "tasks", "data", "recipes")
+from gradaccord.recipes import recipe_texts
 
 
 def listing(what: str, data: Path | None = None) -> None:
-    """Print one of `LISTS`."""
+    """Print the methods, tasks, data or recipes."""
+    tables = {"methods": methods, "tasks": tasks, "recipes": recipes}
+    if what not in (*tables, "data"):
+        raise ValueError(
+            f"`gradaccord list` was asked for {what!r}: use methods, tasks, data, recipes."
+        )
     console = Console()
     if what == "data":
         from gradaccord.data.commands import list_data
 
         list_data(data, console)
         return
-    tables = {"methods": methods, "tasks": tasks, "recipes": recipes}
     console.print(tables[what]())
 
 
@@ -63,16 +66,9 @@ def tasks() -> Table:
 def recipes() -> Table:
     """Every configuration that comes with the library."""
     table = _table("recipe", "what it shows")
-    for name, text in sorted(recipe_texts().items()):
+    for name, text in recipe_texts().items():
         table.add_row(name, text.splitlines()[0].lstrip("# "))
     return table
-
-
-def recipe_texts() -> dict[str, str]:
-    """The recipes' files by name."""
-    folder = resources.files("gradaccord.recipes")
-    found = (entry for entry in folder.iterdir() if entry.name.endswith(".yaml"))
-    return {entry.name.removesuffix(".yaml"): entry.read_text(encoding="utf-8") for entry in found}
 
 
 def _control(name: str) -> str:

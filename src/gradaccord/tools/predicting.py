@@ -8,11 +8,27 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, TextIO
 
+from gradaccord.data import examples as kinds
 from gradaccord.data.examples import Document, Line, Question, Tagged, Text
 from gradaccord.tasks.evaluation import predict
 from gradaccord.tasks.saved import load
+from gradaccord.train.run_folder import MODEL
 
 BATCH = 32
+
+_EXAMPLES: dict[str, Any] = {
+    "classification": Text,
+    "regression": Text,
+    "multiple_choice": kinds.Choices,
+    "multi_answer": kinds.Candidate,
+    "cloze": kinds.Cloze,
+    "word_in_context": kinds.WordPair,
+    "coreference": kinds.Coreference,
+    "question_answering": Question,
+    "tagging": Tagged,
+    "summarization": Document,
+    "masked_lm": Line,
+}
 
 
 class Predictor:
@@ -78,7 +94,7 @@ class Predictor:
 
 def model_folder(folder: Path) -> Path:
     """The model's folder, given itself or the run that holds it."""
-    inside = folder / "model"
+    inside = folder / MODEL
     return inside if inside.is_dir() else folder
 
 
@@ -98,27 +114,6 @@ def read_input(text: str, where: str = "The input") -> Any:
         return json.loads(text)
     except json.JSONDecodeError as error:
         raise ValueError(f"{where} is not JSON: {error.msg} (character {error.pos}).") from error
-
-
-def _examples() -> dict[str, Any]:
-    from gradaccord.data import examples as kinds
-
-    return {
-        "classification": Text,
-        "regression": Text,
-        "multiple_choice": kinds.Choices,
-        "multi_answer": kinds.Candidate,
-        "cloze": kinds.Cloze,
-        "word_in_context": kinds.WordPair,
-        "coreference": kinds.Coreference,
-        "question_answering": Question,
-        "tagging": Tagged,
-        "summarization": Document,
-        "masked_lm": Line,
-    }
-
-
-_EXAMPLES = _examples()
 
 
 def _fields(kind: str) -> list[str]:

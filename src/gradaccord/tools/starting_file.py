@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradaccord.tools.listing import recipe_texts
+from gradaccord.recipes import recipe_texts
 from gradaccord.train.spelling import nearest
 
 # An example of own files for each kind: (columns, further lines).

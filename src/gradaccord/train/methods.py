@@ -32,6 +32,7 @@ class Entry:
     control: str | None = "sum"
     fixed: Mapping[str, Any] = field(default_factory=dict)
     needs_optimizer: bool = False
+    kept: int = 0  # of gradients or weights, beside the gradient that is stepped on
 
     def build(self, model: Any, optimizer: Any, *, tasks: int, **options: Any) -> Any:
         """The method itself, for a model as it is called in the losses."""
@@ -56,6 +57,10 @@ class Entry:
         passes = {"one-sided": (4.2, 3), "centred": (4, 4), "symmetric": (7, 5)}
         extra = passes[settings.get("scheme", "one-sided")][0 if exact else 1] - 2
         return 1 + extra / int(settings.get("every", 2))
+
+    def copies(self, tasks: int) -> int:
+        """Of gradients or weights, that it keeps beside the gradient that is stepped on."""
+        return max(tasks - 1, 0) if self.feed == "all" else self.kept
 
     def known_options(self) -> dict[str, Any]:
         """Every option with its default."""
@@ -85,15 +90,23 @@ _ENTRIES = (
     Entry("gradvac", "raises each pair's cosine to its running target", "all", "GradVac"),
     Entry("gradnorm", "learns task weights that train all tasks at one rate", "all", "GradNorm"),
     Entry("torchjd", "any TorchJD weighting, e.g. weighting: CAGrad", "all", "TorchJD"),
-    Entry("paired_sum", "two batches at the same weights, no more", "pair", "PairedSum", control=None),
+    Entry(
+        "paired_sum",
+        "two batches at the same weights, no more",
+        "pair",
+        "PairedSum",
+        control=None,
+        kept=1,
+    ),
     Entry(
         "dotprod",
         "adds the gradient of two batches' dot product",
         "pair",
         "DotProd",
         control="paired_sum",
+        kept=2,
     ),
-    Entry("sam", "the gradient at the worst point nearby", "one", "SAM", control="sequential"),
+    Entry("sam", "the gradient at the worst point nearby", "one", "SAM", control="sequential", kept=1),
     Entry(
         "sequential",
         "one task a step, by the sampler: Sequential Reptile with outer_lr 1",
@@ -108,6 +121,7 @@ _ENTRIES = (
         "SequentialReptile",
         control="sequential",
         needs_optimizer=True,
+        kept=1,
     ),
     Entry(
         "reptile",
@@ -116,6 +130,7 @@ _ENTRIES = (
         "Reptile",
         control="sequential",
         needs_optimizer=True,
+        kept=1,
     ),
     Entry(
         "fomaml",
@@ -124,6 +139,7 @@ _ENTRIES = (
         "FOMAML",
         control="sequential",
         needs_optimizer=True,
+        kept=2,
     ),
     Entry(
         "multitask_reptile",
@@ -132,6 +148,7 @@ _ENTRIES = (
         "MultiTaskReptile",
         control="sequential",
         needs_optimizer=True,
+        kept=2,
     ),
 )
 

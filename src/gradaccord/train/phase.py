@@ -16,6 +16,8 @@ from gradaccord.train.feeding import Feeder, make_sampler
 from gradaccord.train.methods import Entry
 from gradaccord.train.optimizing import Schedule, make_optimizer
 
+EPOCHS = 3.0  # where neither epochs nor steps nor gradients are configured
+
 Unit = Literal["batches", "steps", "gradients"]
 
 
@@ -80,7 +82,7 @@ class Phase:
             **options,
         )
         self.cost = entry.spent(options) * cost  # batch gradients that one batch takes
-        self.budget = budget or self._epochs(train.epochs or 3.0)
+        self.budget = budget or self._epochs(train.epochs or EPOCHS)
         self.spent = 0.0  # in the budget's unit
         self.gradients = 0.0
         self.step_cost = 1.0  # of the last step, in the budget's unit

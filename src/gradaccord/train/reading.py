@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from gradaccord.recipes import recipe_texts
 from gradaccord.train.config import Config
 from gradaccord.train.names import UnknownNameError, check_names
 from gradaccord.train.spelling import nearest
@@ -43,14 +43,10 @@ def _text(path: Path) -> str:
     """Of the file, or of the recipe of that name."""
     if path.suffix or path.exists():
         return path.read_text(encoding="utf-8")
-    folder = resources.files("gradaccord.recipes")
-    recipe = folder / f"{path}.yaml"
-    if not recipe.is_file():
-        known = sorted(
-            e.name.removesuffix(".yaml") for e in folder.iterdir() if e.name.endswith(".yaml")
-        )
-        raise ConfigError(f"There is no file {path}, nor a recipe of that name: {', '.join(known)}.")
-    return recipe.read_text(encoding="utf-8")
+    recipes = recipe_texts()
+    if str(path) not in recipes:
+        raise ConfigError(f"There is no file {path}, nor a recipe of that name: {', '.join(recipes)}.")
+    return recipes[str(path)]
 
 
 def check_config(

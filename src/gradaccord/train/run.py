@@ -25,6 +25,7 @@ from gradaccord.train.run_folder import (
     ABOUT,
     CONFIG,
     LOG,
+    MODEL,
     RESULTS,
     Log,
     RunFolderError,
@@ -34,8 +35,6 @@ from gradaccord.train.run_folder import (
 )
 from gradaccord.train.tensorboard import Board
 from gradaccord.train.weights import unsharded
-
-MODEL = "model"  # the folder, in a run's, of the model that is kept
 
 
 class Interrupted(Exception):  # noqa: N818

@@ -17,6 +17,7 @@ from typing import IO, Any
 from gradaccord.train.tensorboard import Board
 
 CONFIG, LOG, RESULTS, ABOUT = "config.yaml", "log.jsonl", "results.json", "about.json"
+MODEL = "model"  # the folder of the model that is kept
 
 
 class RunFolderError(OSError):

@@ -65,7 +65,7 @@ def _memory(fit: Fit) -> Iterator[str]:
         for value in own.values()
         if isinstance(value, torch.Tensor)
     )
-    copies = _gradients_kept(fit)
+    copies = fit.phase.entry.copies(len(fit.problem.trained))
     shared = sum(p.numel() * p.element_size() for p in fit.trunk.parameters() if p.requires_grad)
     parts = {
         "weights": weights,
@@ -76,15 +76,3 @@ def _memory(fit: Fit) -> Iterator[str]:
     shown = ", ".join(f"{name} {size / 2**20:,.0f} MB" for name, size in parts.items() if size)
     total = sum(parts.values()) / 2**20
     yield f"Memory: {shown}; {total:,.0f} MB besides activations; peak so far {peak_memory():,.0f} MB."
-
-
-def _gradients_kept(fit: Fit) -> int:
-    """Copies of gradient or weights that the method keeps beside the gradient that is stepped on."""
-    feed, cls = fit.phase.entry.feed, fit.phase.entry.cls
-    if feed == "all":
-        return max(len(fit.problem.trained) - 1, 0)
-    if feed == "pair":
-        return 2 if cls == "DotProd" else 1
-    return {"SAM": 1, "SequentialReptile": 1, "Reptile": 1, "FOMAML": 2, "MultiTaskReptile": 2}.get(
-        cls, 0
-    )
