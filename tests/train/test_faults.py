@@ -28,6 +28,7 @@ from gradaccord.train.run_folder import locked
         (["tasks.film.kind=classifier"], "did you mean 'classification'?"),
         (["tasks.film.labels=[a,b]"], "film.train.csv, line 2"),
         (["tasks.film.files.train=none.csv"], "none.csv: No such file"),
+        (["tasks.film.max_length=2"], "Task 'film': `max_length` is 2: it must be at least 3"),
         (["tasks.film={data: sstt}"], "'sstt'"),
         (["model=/none/such"], "/none/such"),
         (["train.warm_start={task: bnk}"], "`train.warm_start.task` is 'bnk': name a trained task"),

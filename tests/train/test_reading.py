@@ -146,9 +146,7 @@ def test_a_mistake_in_an_override_is_not_said_of_the_file(file, override, said):
 def test_labels_that_yaml_takes_for_something_else(file):
     files = "tasks.sst={files: {train: a.csv}, kind: classification, labels: %s}"
     assert read_config(file, [files % "[0, 1]"]).tasks["sst"].labels == ["0", "1"]
-    with pytest.raises(
-        ConfigError, match=r"`tasks.sst.labels`: yAML reads yes, no, .*: put them in quotes"
-    ):
+    with pytest.raises(ConfigError, match=r"`tasks.sst.labels`: yes, no, .*: put them in quotes"):
         read_config(file, [files % "[no, yes]"])
 
 

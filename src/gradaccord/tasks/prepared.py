@@ -12,6 +12,7 @@ from gradaccord.data.cache import cached
 from gradaccord.data.dataset import Dataset
 from gradaccord.data.encoded import Encoded
 from gradaccord.models.tokens import Tokens
+from gradaccord.tasks.blame import of_task
 from gradaccord.tasks.task import Task
 
 _FORMAT = 2  # to be raised when an encoding changes
@@ -44,9 +45,10 @@ def prepare(name: str, task: Task[Any], dataset: Dataset, tokens: Tokens) -> Pre
     Examples without a label are left out of the train split, and counted.
     """
     splits = dict(dataset.splits)
-    if "train" in splits:
-        splits["train"] = _labelled(name, task, splits["train"])
-    encoded = {split: encode(task, examples, tokens) for split, examples in splits.items()}
+    with of_task(name):
+        if "train" in splits:
+            splits["train"] = _labelled(task, splits["train"])
+        encoded = {split: encode(task, examples, tokens) for split, examples in splits.items()}
     left_out = {split: len(dataset.splits[split]) - len(examples) for split, examples in splits.items()}
     for split, count in left_out.items():
         if count:
@@ -55,15 +57,15 @@ def prepare(name: str, task: Task[Any], dataset: Dataset, tokens: Tokens) -> Pre
     return Prepared(name, task, splits, encoded)
 
 
-def _labelled(name: str, task: Task[Any], examples: Sequence[Any]) -> Sequence[Any]:
+def _labelled(task: Task[Any], examples: Sequence[Any]) -> Sequence[Any]:
     """Those that a loss can be computed of."""
     if not _are_texts(examples):
         return examples
     kept = [example for example in examples if task.gold(example) is not None]
     if not kept:
         raise ValueError(
-            f"Task {name!r}: none of its {len(examples)} training examples is labelled: train on "
-            "another set, or set `evaluate_only: true`."
+            f"none of its {len(examples)} training examples is labelled: train on another set, or set "
+            "`evaluate_only: true`."
         )
     return examples if len(kept) == len(examples) else kept
 

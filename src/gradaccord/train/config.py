@@ -79,6 +79,15 @@ class Task(_Section):
     def _from_name(cls, value: Any) -> Any:
         return {"data": value} if isinstance(value, str) else value
 
+    @field_validator("labels", mode="before")
+    @classmethod
+    def _as_text(cls, value: Any) -> Any:
+        if not isinstance(value, list):
+            return value
+        if any(isinstance(label, bool) for label in value):
+            raise ValueError("yes, no, on and off are true or false in YAML: put them in quotes")
+        return [str(label) if isinstance(label, int) else label for label in value]
+
     @model_validator(mode="after")
     def _has_a_source(self) -> Task:
         if (self.data is None) == (self.files is None):

@@ -15,6 +15,7 @@ from gradaccord.data.leakage import Overlap, overlaps
 from gradaccord.models.loading import load_trunk
 from gradaccord.models.multitask import MultiTaskModel
 from gradaccord.models.tokens import Tokens
+from gradaccord.tasks.blame import of_task
 from gradaccord.tasks.kinds import task_for
 from gradaccord.tasks.prepared import Prepared, prepare
 from gradaccord.tasks.pseudo import PseudoTasks, pseudo_tasks
@@ -48,7 +49,10 @@ class Problem:
 def load_problem(config: Config, folder: Path | None = None) -> Problem:
     """Read and tokenise all data and build the model. folder: of the data sets, if not configured."""
     folder = config.data_folder or folder
-    datasets = {name: load_dataset(name, task, folder) for name, task in config.tasks.items()}
+    datasets = {}
+    for name, task in config.tasks.items():
+        with of_task(name):
+            datasets[name] = load_dataset(name, task, folder)
     options = dict(config.model.options)
     if any(dataset.kind == "summarization" for dataset in datasets.values()):
         options.setdefault("decoder", True)
@@ -143,10 +147,8 @@ def make_task(name: str, task: settings.Task, dataset: Dataset) -> Task[Any]:
     """The task of a data set, with the configured options."""
     if task.kind is not None and task.kind != dataset.kind:
         dataset = dataclasses.replace(dataset, kind=task.kind, options={})
-    try:
+    with of_task(name):
         return task_for(dataset, **task.options)
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"Task {name!r}: {error}") from error
 
 
 def _source(name: str, config: Config, dataset: Dataset, trained: Mapping[str, Task[Any]]) -> str:
