@@ -20,21 +20,14 @@ from torch import nn
 import gradaccord
 from gradaccord.core.engine import as_engine
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 TASKS = ("a", "b", "c")
 METHODS = {
     "PCGrad": partial(gradaccord.PCGrad, seed=1),
     "GradVac": partial(gradaccord.GradVac, beta=0.2, granularity="layer", seed=1),
 }
 no_cuda_here = pytest.mark.skipif(torch.cuda.is_available(), reason="about machines without CUDA")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """The models are too small for more, and the cores may be busy."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(autouse=True)

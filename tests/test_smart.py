@@ -18,13 +18,7 @@ from gradaccord.regularize.divergence import divergence, symmetric_kl
 from gradaccord.regularize.smart import SMART
 from gradaccord.regularize.teacher import Teacher, paper_momentum
 
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def wrapped(smart, model, task="a", seed=0, **options):

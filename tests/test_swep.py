@@ -14,13 +14,7 @@ from torch.nn import functional as F
 import gradaccord
 from gradaccord.regularize.swep import PRIOR, SWEP
 
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 class Tagger(nn.Module):

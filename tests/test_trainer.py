@@ -34,6 +34,8 @@ from gradaccord.data.samplers import (
 from gradaccord.integrations import AlignedTrainer
 from gradaccord.integrations.plan import Plan
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 METHODS = {
     "Sum": {"method": "Sum"},
     "PCGrad": {"method": gradaccord.PCGrad},
@@ -54,14 +56,6 @@ METHODS = {
         "sampler": UniformTasks(["a", "b"], n=2),
     },
 }
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -15,6 +15,8 @@ from transformers import TrainerCallback, default_data_collator
 import gradaccord
 from gradaccord.data.samplers import ProportionalTasks, TaskBatches
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 STEPS = 20
 METHODS: dict[str, Any] = {
     "Sum": gradaccord.Sum,
@@ -25,14 +27,6 @@ METHODS: dict[str, Any] = {
     "DotProd": partial(gradaccord.DotProd, weight=0.1),
     "PairedSum": gradaccord.PairedSum,
 }
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(autouse=True)

@@ -13,6 +13,8 @@ from trainer_toy import assert_same, moved, weights
 import gradaccord
 from gradaccord.integrations import AlignedMixin
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 datasets = pytest.importorskip("datasets")
 
 COMMON = {
@@ -25,14 +27,6 @@ COMMON = {
     "dataloader_pin_memory": False,
     "max_steps": 4,
 }
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(autouse=True)

@@ -13,6 +13,8 @@ from transformers import TrainerCallback, default_data_collator
 import gradaccord
 from gradaccord.data.samplers import UniformTasks
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 METHODS: dict[str, dict[str, Any]] = {
     "GradVac": {"method": partial(gradaccord.GradVac, beta=0.5)},
     "PCGrad": {"method": "PCGrad"},
@@ -29,14 +31,6 @@ METHODS: dict[str, dict[str, Any]] = {
     },
     "SWEP": {"method": "PCGrad", "regularize": gradaccord.SWEP},
 }
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 class Interrupt(TrainerCallback):

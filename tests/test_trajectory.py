@@ -19,6 +19,8 @@ from gradaccord.trajectory.fomaml import FOMAML
 from gradaccord.trajectory.reptile import MultiTaskReptile, Reptile
 from gradaccord.trajectory.sequential_reptile import SequentialReptile
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 LR = 0.05
 TASKS = ("a", "b", "c")
 ALL: dict[str, Callable[..., Any]] = {
@@ -27,15 +29,6 @@ ALL: dict[str, Callable[..., Any]] = {
     "FOMAML": partial(FOMAML, outer_lr=0.7),
     "MultiTaskReptile": partial(MultiTaskReptile, tasks=2, outer_lr=0.3),
 }
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """The models are too small for more."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 class Bowls(nn.Module):
