@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -338,6 +338,15 @@ def error(run: Run, reference: Run) -> float:
 
 def tolerance(scenario: Scenario) -> float:
     return 1e-12 if scenario.dtype == torch.float64 else 1e-5
+
+
+def assert_equals_joined_batch(scenario: Scenario, runs: Iterable[Run]) -> None:
+    """What every process saw is what one process sees on the joined batch."""
+    joined, close = alone(scenario), tolerance(scenario)
+    for run in runs:
+        assert error(run, joined) < close
+        torch.testing.assert_close(run.losses, joined.losses, rtol=10 * close, atol=0)
+        torch.testing.assert_close(run.grams, joined.grams, rtol=10 * close, atol=close)
 
 
 def same(first: Any, second: Any) -> bool:

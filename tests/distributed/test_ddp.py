@@ -19,13 +19,8 @@ def saw(launch: Any) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("name", DDP_SCENARIOS)
 def test_ddp_equals_joined_batch(name: str, saw: Any) -> None:
-    scenario = DDP_SCENARIOS[name]
-    joined = scenarios.alone(scenario)
-    tolerance = scenarios.tolerance(scenario)
-    for run in (of_rank[name] for of_rank in saw):
-        assert scenarios.error(run, joined) < tolerance
-        torch.testing.assert_close(run.losses, joined.losses, rtol=10 * tolerance, atol=0)
-        torch.testing.assert_close(run.grams, joined.grams, rtol=10 * tolerance, atol=tolerance)
+    runs = [of_rank[name] for of_rank in saw]
+    scenarios.assert_equals_joined_batch(DDP_SCENARIOS[name], runs)
 
 
 @pytest.mark.parametrize("name", [name for name in DDP_SCENARIOS if name != "Sum"])
