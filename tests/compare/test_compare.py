@@ -13,7 +13,9 @@ from small_models import save_checkpoint
 from train_toy import content_of, said, same, until, weights, write_files
 
 from gradaccord.cli import main
+from gradaccord.compare.runs import threads_of_each
 from gradaccord.train.reading import check_config, write_config
+from gradaccord.train.run_folder import locked
 
 METHODS = "pcgrad;dotprod:mode=difference"
 # Controls included: DotProd's also at a longer step.
@@ -169,17 +171,20 @@ def test_a_worker_that_fails_or_is_killed_leaves_the_others_going(file, copied, 
     assert same(weights(killed), whole)
 
 
-def test_ctrl_c_saves_every_run_and_the_same_command_goes_on(file, tmp_path, command):
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_saves_every_run_and_the_same_command_goes_on(file, tmp_path, command, kind):
+    """So does SIGTERM, by which schedulers end a process: no run is left behind without a parent."""
     arguments = ["compare", file, "--methods", "sum", "--seeds", 1, "--out", tmp_path / "long"]
     arguments += ["train.steps=100", "train.evaluate_every=100", "train.save_every=10"]
     compared = command(*arguments)
     run = tmp_path / "long" / "sum" / "seed-0"
     until(lambda: list(run.glob("checkpoints/step-*0")) or compared.poll() is not None)
-    compared.send_signal(signal.SIGINT)
+    compared.send_signal(kind)
     out, _ = compared.done(130)
     assert "every run is saved. The same command goes on" in out
     step = int(sorted(run.glob("checkpoints/step-*"))[-1].name.removeprefix("step-"))
     assert 0 < step < 100
+    assert not process_of(run)
     assert f"Saved at step {step}." in (run / "output.txt").read_text()
     run_here(*arguments)
     assert f"Continued at step {step}." in (run / "output.txt").read_text()
@@ -191,6 +196,21 @@ def test_no_run_that_finishes_is_one_sentence(file, tmp_path, capsys):
     (tmp_path / "all" / "sum" / "seed-0" / "checkpoints").write_text("in the way")
     wrong = said(capsys, "compare", file, "--methods", "sum", "--seeds", 1, "--out", tmp_path / "all")
     assert "No run finished: sum seed 0 ended with exit code 2" in wrong
+
+
+def test_two_comparisons_in_one_folder(file, tmp_path, capsys):
+    with locked(tmp_path / "both"):
+        wrong = said(capsys, "compare", file, "--methods", "sum", "--out", tmp_path / "both")
+    assert f"{tmp_path / 'both'} is in use by another process" in wrong
+    assert not (tmp_path / "both" / "sum").exists()
+
+
+def test_threads_that_were_asked_for_are_not_exceeded(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    assert threads_of_each(2) == 1
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    assert threads_of_each(2) == 4
 
 
 def test_other_settings_are_refused_in_one_sentence(file, copied, capsys):

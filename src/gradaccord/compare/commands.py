@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -47,7 +48,7 @@ def compare(
     from rich.console import Console
 
     console = Console()
-    with user_mistakes(ValueError, OSError, ModuleNotFoundError):
+    with user_mistakes(ValueError, OSError, ModuleNotFoundError), ExitStack() as stack:
         from gradaccord.compare import tables
         from gradaccord.compare.budget import budget_of
         from gradaccord.compare.runs import Standing, execute, fitting_jobs, plan
@@ -55,14 +56,14 @@ def compare(
         from gradaccord.compare.specs import Spec, with_controls
         from gradaccord.compare.summary import summarise
         from gradaccord.train.reading import read_config
-        from gradaccord.train.run_folder import ABOUT, about, write_json
+        from gradaccord.train.run_folder import ABOUT, about, locked, write_json
 
         base = read_config(file, overrides or [])
         specs = [Spec.parse(text) for text in split_methods(methods)]
         first = Spec.parse(baseline)
         wanted = with_controls(specs, first) if controls else list(dict.fromkeys([first, *specs]))
         folder = out if out is not None else Path("runs") / f"{file.stem}-compare"
-        folder.mkdir(parents=True, exist_ok=True)
+        stack.enter_context(locked(folder))
         gradients, memory = budget_of(base, data)
         side_by_side = fitting_jobs(jobs, memory)
         runs = plan(base, wanted, seeds, gradients, folder)
@@ -129,12 +130,13 @@ def sweep(
         from gradaccord.compare.sweep import STORAGE, Range
         from gradaccord.compare.sweep import sweep as search
         from gradaccord.train.reading import read_config
+        from gradaccord.train.run_folder import locked
 
         base = read_config(file)
         folder = out if out is not None else Path("runs") / f"{file.stem}-sweep"
         screen = Screen(console)
         try:
-            with screen.running():
+            with locked(folder), screen.running():
                 study = search(
                     base,
                     [Range.parse(text) for text in ranges],

@@ -8,10 +8,13 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from gradaccord.compare.specs import Spec
@@ -78,8 +81,15 @@ def execute(
 ) -> None:
     """Do what is not done yet, `jobs` processes at a time. A run that dies leaves the others going.
 
-    On Ctrl-C every process is asked to save itself, and waited for.
+    On Ctrl-C and SIGTERM every process is asked to save itself, and waited for.
     """
+    with _ending_as_by_ctrl_c():
+        _execute(runs, data, jobs, show)
+
+
+def _execute(
+    runs: Sequence[Run], data: Path | None, jobs: int, show: Callable[[Standing], None]
+) -> None:
     for run in runs:
         _reuse(run)
     waiting = [run for run in runs if not run.done]
@@ -119,6 +129,30 @@ def fitting_jobs(jobs: int | None, memory_mb: float) -> int:
     return max(1, min(cores, int(free / max(memory_mb, 1.0))))
 
 
+def threads_of_each(jobs: int) -> int:
+    """A run's share of the cores; no more than the user asked for."""
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    share = max((os.cpu_count() or 1) // jobs, 1)
+    return min(share, int(asked)) if asked.isdigit() and int(asked) else share
+
+
+@contextmanager
+def _ending_as_by_ctrl_c() -> Iterator[None]:
+    """SIGTERM, by which schedulers end a process, raises KeyboardInterrupt, too."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def _reuse(run: Run) -> None:
     """Take over a finished run; one that was made with other settings is refused."""
     if (run.folder / WANTED).exists() and read_config(run.folder / WANTED) != run.config:
@@ -138,8 +172,8 @@ def _start(run: Run, data: Path | None, jobs: int) -> subprocess.Popen[bytes]:
         command += ["--data", str(data)]
     if (run.folder / CONFIG).exists() or any(run.folder.glob(f"*/{CONFIG}")):
         command.append("--resume")
-    threads = max((os.cpu_count() or 1) // jobs, 1)
-    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"}
+    threads = str(threads_of_each(jobs))
+    environment = {**os.environ, "OMP_NUM_THREADS": threads, "TOKENIZERS_PARALLELISM": "false"}
     with (run.folder / OUTPUT).open("ab") as output:
         return subprocess.Popen(
             command,
