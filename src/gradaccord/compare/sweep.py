@@ -11,7 +11,7 @@ from typing import Any
 from gradaccord.compare.runs import Run, Standing, execute
 from gradaccord.compare.specs import Spec, read_value
 from gradaccord.train.config import Config
-from gradaccord.train.reading import check_config
+from gradaccord.train.reading import check_config, set_value
 from gradaccord.train.results import main_scores
 
 STORAGE = "sweep.db"
@@ -122,11 +122,7 @@ def score(results: Mapping[str, Any]) -> float:
 def _runs(base: Config, chosen: Mapping[str, Any], seeds: int, folder: Path) -> list[Run]:
     plain = base.model_dump(mode="json")
     for key, value in chosen.items():
-        *path, last = key.split(".")
-        target = plain
-        for part in path:
-            target = target[part]
-        target[last] = value
+        set_value(plain, key, value, f"The range of {key!r}")
     changed = check_config(plain, source="The sweep")
     spec = Spec(changed.method.name, tuple(changed.method.options.items()))
     return [

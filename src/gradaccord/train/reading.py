@@ -134,7 +134,16 @@ def _apply(content: Any, override: str) -> Place:
     key, equals, value = override.partition("=")
     if not equals or not key.strip():
         raise ConfigError(f"The override {override!r} has no `=`: write key=value, e.g. train.lr=1e-4.")
-    *path, last = key.strip().split(".")
+    try:
+        read = yaml.load(value, Loader=_loader())
+    except yaml.YAMLError as error:
+        raise ConfigError(f"The override {override!r} has a value that is not YAML.") from error
+    return set_value(content, key.strip(), read, f"The override {override!r}")
+
+
+def set_value(content: Any, key: str, value: Any, source: str) -> Place:
+    """Set what stands at `key.key` in plain dictionaries; returns its place. source: for messages."""
+    *path, last = key.split(".")
     target = content
     for part in path:
         inner = target.get(part)
@@ -142,12 +151,9 @@ def _apply(content: Any, override: str) -> Place:
             inner = {"data" if target is content.get("tasks") else "name": inner}
         target[part] = inner = {} if inner is None else inner
         if not isinstance(inner, dict):
-            raise ConfigError(f"The override {override!r} goes into {part!r}, which holds {inner!r}.")
+            raise ConfigError(f"{source} goes into {part!r}, which holds {inner!r}.")
         target = inner
-    try:
-        target[last] = yaml.load(value, Loader=_loader())
-    except yaml.YAMLError as error:
-        raise ConfigError(f"The override {override!r} has a value that is not YAML.") from error
+    target[last] = value
     return (*path, last)
 
 
