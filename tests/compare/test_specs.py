@@ -9,7 +9,7 @@ from scipy.stats import ttest_rel
 from gradaccord.compare.commands import split_methods
 from gradaccord.compare.specs import Spec, with_controls
 from gradaccord.compare.statistics import Difference, Mean
-from gradaccord.compare.sweep import Range
+from gradaccord.compare.sweep import Range, sweep
 from gradaccord.train.reading import check_config
 
 BASE = check_config({"tasks": {"a": "sst"}, "train": {"epochs": 2}})
@@ -148,3 +148,16 @@ def test_ranges():
     ):
         with pytest.raises(ValueError, match=said):
             Range.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("trian.lr=1e-5..1e-3", "the top level has no key 'trian': did you mean 'train'"),
+        ("train.lr.low=1..2", "goes into 'lr', which holds 2e-05"),
+    ],
+)
+def test_a_range_of_what_does_not_exist_is_told(text, said, tmp_path):
+    pytest.importorskip("optuna")
+    with pytest.raises(ValueError, match=said):
+        sweep(BASE, [Range.parse(text)], trials=1, seeds=1, folder=tmp_path, data=None, jobs=1)
