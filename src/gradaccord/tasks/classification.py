@@ -11,11 +11,10 @@ from torch import nn
 
 from gradaccord.data.encoded import Encoded
 from gradaccord.data.examples import Text
-from gradaccord.models.heads import SequenceHead
 from gradaccord.models.tokens import Tokens
 from gradaccord.models.trunk import Trunk
 from gradaccord.tasks.class_logits import ClassLogits
-from gradaccord.tasks.sequences import Layers, Pair, encode_texts, layer_sizes
+from gradaccord.tasks.sequences import Layers, Pair, encode_texts, sequence_head
 
 
 @dataclass(frozen=True)
@@ -61,14 +60,7 @@ class Classification(ClassLogits[Text]):
         return encode_texts(examples, tokens, self.pair, self.max_length, torch.tensor(labels))
 
     def new_head(self, trunk: Trunk) -> nn.Module:
-        sizes = layer_sizes(self.head, trunk.hidden, pair=self.pair is not None)
-        return SequenceHead(
-            trunk.hidden,
-            len(self.labels),
-            sequences=2 if self.pair == "separate" else 1,
-            layer_sizes=sizes,
-            dropout=trunk.dropout if self.dropout is None else self.dropout,
-        )
+        return sequence_head(trunk, len(self.labels), self.head, self.dropout, pair=self.pair)
 
     def decode(self, examples: Sequence[Text], encoded: Encoded, rows: Sequence[Any]) -> list[Any]:
         return [self.labels[int(logits.argmax())] for logits in rows]

@@ -11,11 +11,10 @@ from torch import nn
 
 from gradaccord.data.encoded import Batch, Encoded
 from gradaccord.data.examples import Cloze
-from gradaccord.models.heads import SequenceHead
 from gradaccord.models.tokens import Tokens
 from gradaccord.models.trunk import Trunk
 from gradaccord.tasks.class_logits import ClassLogits
-from gradaccord.tasks.sequences import Layers, layer_sizes
+from gradaccord.tasks.sequences import Layers, sequence_head
 from gradaccord.tasks.tokenising import tokenised
 
 
@@ -64,12 +63,7 @@ class EntityCloze(ClassLogits[Cloze]):
         )
 
     def new_head(self, trunk: Trunk) -> nn.Module:
-        return SequenceHead(
-            trunk.hidden,
-            2,
-            layer_sizes=layer_sizes(self.head, trunk.hidden, pair=True),
-            dropout=trunk.dropout if self.dropout is None else self.dropout,
-        )
+        return sequence_head(trunk, 2, self.head, self.dropout, pair="cross")
 
     def read(self, model: nn.Module, name: str, batch: Batch) -> list[Any]:
         logits: torch.Tensor = model(name, batch)

@@ -12,11 +12,10 @@ from torch import nn
 
 from gradaccord.data.encoded import Encoded
 from gradaccord.data.examples import Candidate
-from gradaccord.models.heads import SequenceHead
 from gradaccord.models.tokens import Tokens
 from gradaccord.models.trunk import Trunk
 from gradaccord.tasks.binary import Binary, answers, binary_labels
-from gradaccord.tasks.sequences import Layers, layer_sizes
+from gradaccord.tasks.sequences import Layers, sequence_head
 from gradaccord.tasks.tokenising import tokenised
 
 
@@ -55,12 +54,7 @@ class MultiAnswer(Binary[Candidate]):
         )
 
     def new_head(self, trunk: Trunk) -> nn.Module:
-        return SequenceHead(
-            trunk.hidden,
-            2,
-            layer_sizes=layer_sizes(self.head, trunk.hidden, pair=True),
-            dropout=trunk.dropout if self.dropout is None else self.dropout,
-        )
+        return sequence_head(trunk, 2, self.head, self.dropout, pair="cross")
 
     def score(self, examples: Sequence[Candidate], predictions: Sequence[Any]) -> dict[str, float]:
         from sklearn.metrics import f1_score

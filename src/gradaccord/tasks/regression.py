@@ -13,10 +13,9 @@ from torch.nn.functional import mse_loss
 
 from gradaccord.data.encoded import Batch, Encoded
 from gradaccord.data.examples import Text
-from gradaccord.models.heads import SequenceHead
 from gradaccord.models.tokens import Tokens
 from gradaccord.models.trunk import Trunk
-from gradaccord.tasks.sequences import Layers, Pair, encode_texts, layer_sizes
+from gradaccord.tasks.sequences import Layers, Pair, encode_texts, sequence_head
 from gradaccord.tasks.task import Output, Task
 
 
@@ -72,13 +71,7 @@ class Regression(Task[Text]):
         )
 
     def new_head(self, trunk: Trunk) -> nn.Module:
-        head = SequenceHead(
-            trunk.hidden,
-            1,
-            sequences=2 if self.pair == "separate" else 1,
-            layer_sizes=layer_sizes(self.head, trunk.hidden, pair=self.pair is not None),
-            dropout=trunk.dropout if self.dropout is None else self.dropout,
-        )
+        head = sequence_head(trunk, 1, self.head, self.dropout, pair=self.pair)
         if not self.bounded:
             # From 0 a small learning rate would take hundreds of steps to reach the scale at all.
             last = list(head.layers.modules())[-1]

@@ -1,4 +1,4 @@
-"""How sentences and pairs become rows: one sequence, or two for a pair encoded apart."""
+"""Sentences and pairs as rows, of one sequence or of two for a pair apart, and the head on them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import torch
 
 from gradaccord.data.encoded import Encoded
 from gradaccord.data.examples import Text
+from gradaccord.models.heads import SequenceHead
 from gradaccord.models.tokens import Tokens
+from gradaccord.models.trunk import Trunk
 from gradaccord.tasks.tokenising import tokenised
 
 Pair = Literal["cross", "separate"]
@@ -25,6 +27,19 @@ def layer_sizes(head: Layers, hidden: int, *, pair: bool) -> tuple[int, ...]:
     if isinstance(head, str):
         raise ValueError(f"`head` is {head!r}: use 'linear', 'hidden' or a list of layer sizes.")
     return tuple(head)
+
+
+def sequence_head(
+    trunk: Trunk, outputs: int, head: Layers, dropout: float | None, *, pair: Pair | None
+) -> SequenceHead:
+    """A head on the pooled vector of a row's sentence or pair. dropout: the trunk's if None."""
+    return SequenceHead(
+        trunk.hidden,
+        outputs,
+        sequences=2 if pair == "separate" else 1,
+        layer_sizes=layer_sizes(head, trunk.hidden, pair=pair is not None),
+        dropout=trunk.dropout if dropout is None else dropout,
+    )
 
 
 def encode_texts(

@@ -59,7 +59,10 @@ def _finished(folder: Path, resume: bool) -> dict[str, Any] | None:
 
 
 def alone(config: Config, task: str, tasks: int) -> Config:
-    """The configuration of one task's own run, at an equal share of the steps or gradients."""
+    """The configuration of one task's own run: its share of the gradients, and all the steps.
+
+    A joint step takes a batch of every task, one of a task alone takes one of its own.
+    """
     unseen = {
         name: entry
         for name, entry in config.tasks.items()
@@ -67,8 +70,6 @@ def alone(config: Config, task: str, tasks: int) -> Config:
     }
     length = config.train
     update: dict[str, Any] = {"warm_start": None}
-    if length.steps is not None:
-        update["steps"] = length.steps  # a joint step takes a batch of every task
     if length.gradients is not None:
         update["gradients"] = max(length.gradients // tasks, 1)
     return config.model_copy(
