@@ -15,7 +15,9 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from gradaccord.meta import FOMAML, MAML, MAMLPlusPlus, MetaSGD, Reptile
+from gradaccord.meta.closed_form import Tape
 from gradaccord.meta.fast import FastConv4, fast_network
+from gradaccord.meta.first_layer import FirstTape
 from gradaccord.meta.network import chosen_network
 from gradaccord.meta.task_batch import TaskBatch
 from gradaccord.models.conv4 import Conv4
@@ -243,6 +245,20 @@ def test_patches_are_kept_while_the_images_live_and_stay_the_same() -> None:
     del images
     gc.collect()
     assert not fast._kept
+
+
+@pytest.mark.parametrize("share", [False, True])
+def test_a_meta_iteration_is_freed_without_the_collector(share: bool) -> None:
+    """A cycle would keep each task's activations until the garbage collector comes by."""
+    learner = MAML(Conv4(3, filters=4), share=share)
+    learner.backward(tasks_of(2))
+    gc.collect()
+    gc.disable()
+    try:
+        learner.backward(tasks_of(2))
+        assert not [item for item in gc.get_objects() if type(item) in (Tape, FirstTape)]
+    finally:
+        gc.enable()
 
 
 def test_images_with_a_gradient_of_their_own_get_it() -> None:

@@ -100,7 +100,8 @@ class Block:
         by_convolved = self._unpool(by_y, tape) if self.pools_first and self.pools else by_y
         by_x, by_weight = self._convolve_backward(by_convolved, tape.x, tape.kernel, of_x)
         found = self._named(by_weight, by_scale, by_shift)
-        return by_x, found, Back(g, by_convolved, by_scale, by_shift)
+        # detached: an autograd function that keeps its own results is freed by the collector alone
+        return by_x, found, Back(g, by_convolved, by_scale.detach(), by_shift.detach())
 
     def forward_along(self, tape: Tape, v: Parameters, x: Maybe) -> tuple[torch.Tensor, Along]:
         """How the output changes when the parameters change by v and the input by x.

@@ -32,6 +32,11 @@ def fast_network(model: nn.Module) -> FastConv4 | None:
     return FastConv4(model)
 
 
+def laid(weight: torch.Tensor) -> torch.Tensor:
+    """The weight in the memory layout of its gradient by `FastConv4`."""
+    return weight.contiguous(memory_format=torch.channels_last) if weight.dim() == 4 else weight
+
+
 class Tapes(NamedTuple):
     """What a forward pass leaves: of each block, and what the head saw."""
 

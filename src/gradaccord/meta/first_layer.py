@@ -134,7 +134,8 @@ class FirstBlock(Block):
         by_r = by_a if tape.scale is None else by_a * tape.scale
         by_w = torch.addcmul(m * tape.a, tape.sw, -tape.r.pow(3) * by_r)
         by_w.addr_(tape.patches.mean, -tape.a * by_b)
-        return self._named(_kernel(by_w, tape), by_a * tape.r, by_b), FirstBack(m, by_a, by_b)
+        found = self._named(_kernel(by_w, tape), by_a * tape.r, by_b)
+        return found, FirstBack(m, by_a, by_b.detach())
 
     def first_along(self, tape: FirstTape, v: Parameters) -> tuple[torch.Tensor, FirstAlong]:
         """How the output changes when the parameters change by v."""

@@ -15,7 +15,7 @@ from torch import nn
 from gradaccord.core.engine import Engine
 from gradaccord.core.parameters import unwrapped
 from gradaccord.core.sharding import is_sharded
-from gradaccord.meta.fast import FastConv4
+from gradaccord.meta.fast import FastConv4, laid
 from gradaccord.meta.network import Network, Params, batch_statistics, chosen_network, general_network
 from gradaccord.meta.predictions import Predictor
 from gradaccord.meta.processes import agree, sum_over_processes
@@ -229,8 +229,13 @@ class MetaLearner(nn.Module):
 
     def _copies(self) -> list[torch.Tensor]:
         """Adapted weights to be moved in place."""
+        return [weight.detach().clone().requires_grad_() for weight in self._start()]
+
+    def _start(self) -> list[torch.Tensor]:
+        """Adapted weights to start from, laid out in memory as the network's gradients are."""
         params = self._params()
-        return [params[name].detach().clone().requires_grad_() for name in self.adapted]
+        weights = [params[name] for name in self.adapted]
+        return [laid(w) for w in weights] if isinstance(self._network, FastConv4) else weights
 
     def _with(self, fast: Sequence[torch.Tensor]) -> dict[str, torch.Tensor]:
         """All parameters, with these in the place of the adapted ones."""
@@ -374,7 +379,7 @@ class MetaLearner(nn.Module):
         finite = True
         for parameter, gradient in zip(trainable, total.gradients, strict=True):
             if gradient is not None:
-                gradient = gradient / total.tasks
+                gradient = torch.div(gradient, total.tasks, out=torch.empty_like(parameter))
                 finite = finite and bool(gradient.isfinite().all())
             parameter.grad = gradient
         return finite

@@ -90,7 +90,7 @@ class MAML(MetaLearner):
         """Differentiate through the inner steps; tasks advance together."""
         second_order, weights = self._second_order(), self._query_weights()
         params = self._params()
-        fast = [[params[name] for name in self.adapted] for _ in tasks]
+        fast = [self._start() for _ in tasks]
         objective = torch.zeros((), dtype=fast[0][0].dtype, device=fast[0][0].device)
         loss, accuracy = objective, torch.zeros((), dtype=torch.float64)
         spent = 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -33,12 +32,31 @@ class Moments:
             torch._foreach_add_(weights, gradient, alpha=-self.lr)
             return
         self.count += 1
-        torch._foreach_mul_(self.squares, self.beta2)
-        torch._foreach_addcmul_(self.squares, gradient, gradient, value=1 - self.beta2)
-        roots = torch._foreach_sqrt(self.squares)
-        torch._foreach_div_(roots, math.sqrt(1 - self.beta2**self.count))
-        torch._foreach_add_(roots, EPSILON)
-        torch._foreach_addcdiv_(weights, gradient, roots, value=-self.lr)
+        gradient, self.squares = _alike(gradient, weights), _alike(self.squares, weights)
+        # With beta1 = 0 the first moment is the gradient, so that one tensor may stand for both.
+        torch._fused_adam_(
+            weights,
+            gradient,
+            gradient,
+            self.squares,
+            [],
+            [torch.tensor(float(self.count), device=weights[0].device)] * len(weights),
+            lr=self.lr,
+            beta1=0.0,
+            beta2=self.beta2,
+            weight_decay=0.0,
+            eps=EPSILON,
+            amsgrad=False,
+            maximize=False,
+        )
+
+
+def _alike(tensors: list[torch.Tensor], like: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The tensors in the memory layout of others, which the fused step expects without a check."""
+    return [
+        t if t.stride() == other.stride() else torch.empty_like(other).copy_(t)
+        for t, other in zip(tensors, like, strict=True)
+    ]
 
 
 class Reptile(MetaLearner):

@@ -44,24 +44,23 @@ class GradientSharing(nn.Module):
         self, gradients: list[list[torch.Tensor]], step: int, group: ProcessGroup | None
     ) -> list[list[torch.Tensor]]:
         """What each task descends along, differentiable; the new mean waits for `commit`."""
-        total = [torch.stack(each).sum(0) for each in zip(*gradients, strict=True)]
+        last = [_is_channels_last(tensor) for tensor in gradients[0]]
+        own = torch.cat([part for each in gradients for part in _flat(each, last)])
+        own = own.view(len(gradients), -1)
+        total = own.sum(0)
         if group is not None:
-            total = _over_processes(total, group)
-        square = torch.stack([(tensor * tensor).sum() for tensor in total]).sum()
-        shared = 1 / square.clamp_min(TINY**2).sqrt()
+            total = SumInGraph.apply(total, group)  # type: ignore[no-untyped-call]
+        shared = 1 / total.dot(total).clamp_min(TINY**2).sqrt()
         if self.filled:
             weight = torch.sigmoid(self.m[step])
-            old = [kept * (1 - weight) for kept in self._kept(step)]
-            mean = [torch.addcmul(o, t, weight * shared) for o, t in zip(old, total, strict=True)]
+            old = torch.cat(_flat(self._kept(step), last))
+            mean = torch.addcmul(old * (1 - weight), total, weight * shared)
         else:
-            mean = [tensor * shared for tensor in total]
-        self._next[step] = [tensor.detach() for tensor in mean]
+            mean = total * shared
+        self._next[step] = _parts(mean.detach(), gradients[0], last)
         weight = torch.sigmoid(self.lam[step])
-        common = [tensor * weight for tensor in mean]
-        return [
-            [torch.addcmul(c, g, 1 - weight) for c, g in zip(common, own, strict=True)]
-            for own in gradients
-        ]
+        directions = torch.addcmul(mean * weight, own, 1 - weight)
+        return [_parts(row, gradients[0], last) for row in directions.unbind(0)]
 
     def frozen_direction(self, gradient: list[torch.Tensor], step: int) -> list[torch.Tensor]:
         """What a task descends along at test."""
@@ -95,8 +94,31 @@ class GradientSharing(nn.Module):
         return [self.means[name][step] for name in self.names]
 
 
-def _over_processes(total: list[torch.Tensor], group: ProcessGroup) -> list[torch.Tensor]:
-    """The sum over processes, in one message whose gradient travels back."""
-    flat: torch.Tensor = SumInGraph.apply(torch.cat([t.reshape(-1) for t in total]), group)  # type: ignore[no-untyped-call]
-    parts = torch.split(flat, [tensor.numel() for tensor in total])
-    return [part.view_as(tensor) for part, tensor in zip(parts, total, strict=True)]
+# All weights in one vector, each in the order of its memory: a dozen operations on it are faster than
+# as many on every tensor.
+
+
+def _is_channels_last(tensor: torch.Tensor) -> bool:
+    if tensor.dim() != 4 or tensor.is_contiguous():
+        return False
+    return tensor.is_contiguous(memory_format=torch.channels_last)
+
+
+def _flat(tensors: Sequence[torch.Tensor], last: Sequence[bool]) -> list[torch.Tensor]:
+    return [
+        (tensor.permute(0, 2, 3, 1) if turn else tensor).reshape(-1)
+        for tensor, turn in zip(tensors, last, strict=True)
+    ]
+
+
+def _parts(
+    vector: torch.Tensor, like: Sequence[torch.Tensor], last: Sequence[bool]
+) -> list[torch.Tensor]:
+    """The vector's parts in the shapes of the tensors."""
+    parts = torch.split(vector, [tensor.numel() for tensor in like])
+    return [
+        part.view(tensor.permute(0, 2, 3, 1).shape).permute(0, 3, 1, 2)
+        if turn
+        else part.view(tensor.shape)
+        for part, tensor, turn in zip(parts, like, last, strict=True)
+    ]
