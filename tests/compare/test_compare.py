@@ -130,6 +130,19 @@ def test_markdown_and_csv_say_the_same(finished):
         assert float(line["mean"]) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_the_terminal_shows_every_number_in_one_piece(copied, file, width, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(width))
+    run_here("compare", file, "--methods", METHODS, "--seeds", 2, "--out", copied)
+    out = capsys.readouterr().out
+    shown, _, _ = out.partition("Scores are in percent")
+    assert all(len(line) <= width for line in shown.splitlines()[1:])
+    for row in table(copied).values():
+        for scores in row["scores"].values():
+            assert f"{scores['mean']:.2f} ± {scores['error']:.2f}" in shown
+        assert f"{row['costs']['seconds']:.2f}x" in shown
+
+
 def test_finished_runs_are_reused(file, copied):
     before = times(copied)
     arguments = ["compare", file, "--methods", METHODS, "--out", copied]

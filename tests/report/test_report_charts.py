@@ -7,7 +7,19 @@ import pytest
 from report_support import Page
 
 from gradaccord.report.charts import Series, bars, heat_map, histogram, line_chart, paths
-from gradaccord.report.svg import COLOURS, DASHES, SHAPES, Frame, colour, dash, number, ticks
+from gradaccord.report.svg import (
+    COLOURS,
+    DASHES,
+    SHAPES,
+    WIDTH,
+    Frame,
+    breakable,
+    colour,
+    dash,
+    number,
+    ticks,
+)
+from gradaccord.report.tables import Cell, Table
 
 
 def test_a_frame_puts_values_at_their_share_of_the_way():
@@ -27,6 +39,30 @@ def test_ticks_are_a_few_round_numbers_inside(low, high):
     assert 3 <= len(found) <= 7
     assert all(low - 1e-9 * abs(low) <= value <= high + 1e-9 * abs(high) for value in found)
     assert len({number(value) for value in found}) == len(found)
+
+
+def test_no_tick_is_cut_off_at_the_edge():
+    svg = Frame.around([300, 1200], [0, 1]).axes("x", "y")
+    places = re.findall(r'<text x="([\d.]+)" y="[\d.]+" class="tick mid">([^<]+)', svg)
+    assert places[-1][1] == "1200"
+    for x, shown in places:
+        assert float(x) + 3.5 * len(shown) <= WIDTH
+
+
+def test_a_long_name_is_broken_between_its_options():
+    assert (
+        breakable("reptile:inner_steps=20,outer_lr=1") == "reptile:<wbr>inner_steps=20,<wbr>outer_lr=1"
+    )
+    assert breakable("<b>, x") == "&lt;b&gt;, x"
+
+
+def test_a_table_is_folded_when_it_is_long_or_one_of_many():
+    def table(rows, **options):
+        return Table("a", "A", ["name"], [[Cell(str(i))] for i in range(rows)], **options)
+
+    assert not table(20).folded
+    assert table(21).folded
+    assert table(3, one_of_many=True).folded
 
 
 def test_numbers_are_short():

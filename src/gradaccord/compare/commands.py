@@ -85,7 +85,8 @@ def compare(
         screen.show(Standing(runs, math.nan))
         summary = summarise(runs)
         written = tables.write(summary, folder)
-    console.print(tables.terminal(summary))
+    for table in tables.terminal(summary, console.width):
+        console.print(table, "", sep="\n", markup=False)
     for sentence in [*tables.remarks(summary), *tables.findings(summary)]:
         console.print(sentence, highlight=False, soft_wrap=True)
     console.print(f"Took {time.monotonic() - began:.0f} s. Written: {', '.join(map(str, written))}",

@@ -47,13 +47,30 @@ def cells(row: Row, summary: Summary) -> list[str]:
     ]
 
 
-def terminal(summary: Summary) -> Table:
-    """For the screen: all but the costs' finer points."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for i, heading in enumerate(headings(summary)):
-        table.add_column(heading, justify="left" if i == 0 else "right", overflow="fold")
-    for row in summary.rows:
-        table.add_row(*cells(row, summary))
+def terminal(summary: Summary, width: int = 80) -> list[Table]:
+    """For the screen: tables below one another, as many as keep every number in one piece."""
+    columns = list(zip(headings(summary), *(cells(row, summary) for row in summary.rows), strict=True))
+    names, rest = columns[0], columns[1:]
+    first = min(max(map(len, names)), max(width // 3, 12))
+    blocks: list[list[tuple[str, ...]]] = []
+    room = 0
+    for column in rest:
+        wide = 2 + max(map(len, column))
+        if wide > room:
+            blocks.append([])
+            room = width - first
+        blocks[-1].append(column)
+        room -= wide
+    return [_block(names, first, block) for block in blocks]
+
+
+def _block(names: tuple[str, ...], first: int, columns: list[tuple[str, ...]]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column(names[0], min_width=first, max_width=first, overflow="fold")
+    for column in columns:
+        table.add_column(column[0], justify="right", overflow="fold")
+    for row in zip(names[1:], *(column[1:] for column in columns), strict=True):
+        table.add_row(*row)
     return table
 
 

@@ -95,16 +95,15 @@ def bars(values: Sequence[tuple[str, float]], unit: str, alt: str) -> str:
     row, room = 38, 64
     height = row * len(known) + 6
     one = (WIDTH - room) / most
-    parts = []
+    parts = [f'<line x1="{one:.1f}" x2="{one:.1f}" y1="0" y2="{height}" class="zero"/>']
     for i, (name, value) in enumerate(known):
         y, length = i * row, max((WIDTH - room) * value / most, 1)
         parts.append(
-            f'<text x="0" y="{y + 14}" class="tick">{escape(cut(name, 60))}</text>'
+            f'<text x="0" y="{y + 14}" class="tick over">{escape(cut(name, 60))}</text>'
             f'<rect x="0" y="{y + 19}" width="{length:.1f}" height="14" rx="2" fill="{COLOURS[0]}">'
             f"<title>{escape(name)}: {value:.3g}{unit}</title></rect>"
-            f'<text x="{length + 6:.1f}" y="{y + 30}" class="tick">{value:.2f}{unit}</text>'
+            f'<text x="{length + 6:.1f}" y="{y + 30}" class="tick over">{value:.2f}{unit}</text>'
         )
-    parts.append(f'<line x1="{one:.1f}" x2="{one:.1f}" y1="0" y2="{height}" class="zero"/>')
     said = "; ".join(f"{name} {value:.2f}{unit}" for name, value in known)
     return picture("".join(parts), f"{alt} {said}.", height)
 

@@ -18,6 +18,7 @@ from gradaccord.report import figures, tables
 from gradaccord.report.extras import read_extras
 from gradaccord.report.figures import Figure
 from gradaccord.report.reading import Material, RunRead, read_material
+from gradaccord.report.svg import breakable
 from gradaccord.report.tables import Cell, Table
 from gradaccord.train.run_folder import ABOUT, read_json
 
@@ -60,6 +61,7 @@ def render(material: Material) -> str:
     script = (here / SCRIPT).read_text(encoding="utf-8")
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["id"] = _Ids()
+    environment.filters["breakable"] = lambda text: jinja2.utils.markupsafe.Markup(breakable(str(text)))
     template = environment.from_string((here / PAGE).read_text(encoding="utf-8"))
     text = template.render(
         title=f"{material.folder.resolve().name}: {_kind(material)}",

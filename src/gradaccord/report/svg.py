@@ -6,12 +6,14 @@ Text and lines follow the page's CSS variables, so that a chart is readable in l
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
 WIDTH, HEIGHT = 380, 240  # on a phone this is shrunk little, so that text stays readable
 LEFT, RIGHT, TOP, BOTTOM = 54, 12, 10, 42
+DIGIT = 7.5  # the width of one, at most
 
 # Okabe and Ito's colours, told apart by all kinds of colour vision (their yellow darkened, their black
 # made grey, to stand out from white and from black). Dashes and shapes say the same without colour.
@@ -62,9 +64,14 @@ def legend(names: Sequence[tuple[str, int]]) -> str:
         sample = line([(0, 6), (30, 6)], mark, name) + dot(15, 6, mark, name, 0.9)
         entries.append(
             f'<li><svg width="30" height="12" viewBox="0 0 30 12" aria-hidden="true">{sample}</svg>'
-            f"{escape(name)}</li>"
+            f"{breakable(name)}</li>"
         )
     return f'<ul class="legend">{"".join(entries)}</ul>'
+
+
+def breakable(name: str) -> str:
+    """A name for HTML; a long one is broken between its options, not within a word."""
+    return re.sub(r"(?<=[:,])(?=\S)", "<wbr>", escape(name))
 
 
 def picture(inside: str, alt: str, height: float = HEIGHT, width: float = WIDTH) -> str:
@@ -111,9 +118,10 @@ class Frame:
                 f'<text x="{LEFT - 6}" y="{y + 4:.1f}" class="tick end">{number(value)}</text>'
             )
         for value in ticks(self.x0, self.x1):
-            x, _ = self.at(value, self.y0)
+            shown = number(value)
+            x = min(self.at(value, self.y0)[0], WIDTH - DIGIT * len(shown) / 2)  # within the picture
             parts.append(
-                f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 16}" class="tick mid">{number(value)}</text>'
+                f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 16}" class="tick mid">{shown}</text>'
             )
         middle = (TOP + HEIGHT - BOTTOM) / 2
         parts.append(

@@ -15,6 +15,8 @@ from gradaccord.report.seen import seen_texts
 from gradaccord.report.svg import cut
 
 NONE = "–"
+LONG = 20  # rows that a reader scrolls over
+MANY = 4  # tables of one sort, likewise
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,12 @@ class Table:
     headings: list[str]
     rows: list[list[Cell]]
     caption: str = ""
+    one_of_many: bool = False
+
+    @property
+    def folded(self) -> bool:
+        """Whether it is opened by a click, so that what follows is found."""
+        return self.one_of_many or len(self.rows) > LONG
 
     @property
     def numbers(self) -> list[bool]:
@@ -242,6 +250,7 @@ def worst(runs: Sequence[tuple[str, RunRead]]) -> list[Table]:
                 f"{errors['wrong']:,} of {errors['examples']:,} examples of {errors['split']} are "
                 f"wrong; seed {run.seed}; "
                 + ("the furthest off first." if by else "the first of them."),
+                one_of_many=len(tasks) > MANY,
             )
         )
     return found
