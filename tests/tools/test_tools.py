@@ -1,7 +1,9 @@
 """The commands around training: list, init, export, predict, doctor, validate, and every --help."""
 
 import csv
+import io
 import json
+import re
 import resource
 import statistics
 import subprocess
@@ -78,16 +80,19 @@ def test_list_of_something_else_is_one_sentence(capsys):
     assert "use methods, tasks, data, recipes" in said(capsys, "list", "metods")
 
 
+def test_list_schema_is_json_that_describes_every_key(capsys):
+    schema = json.loads(shown_by(capsys, "list", "schema"))
+    assert set(schema["properties"]) >= {"model", "tasks", "method", "train", "probe"}
+    assert schema["$defs"]["Train"]["properties"]["steps"]["description"] == "Optimiser steps."
+
+
 # init
 
 
-KINDS_OF_FILES = [
-    "classification", "regression", "multiple_choice", "question_answering", "tagging",
-    "summarization", "masked_lm",
-]  # fmt: skip
+KINDS_OF_FILES = [kind for kind in KINDS if kind != "image"]
 
 
-@pytest.mark.parametrize("kind", [*KINDS_OF_FILES, *sorted(recipe_texts())])
+@pytest.mark.parametrize("kind", [*KINDS, *sorted(recipe_texts())])
 def test_every_starting_file_is_a_valid_configuration(kind, tmp_path, capsys):
     assert "Written: " in shown_by(capsys, "init", kind, "--out", tmp_path / "new.yaml")
     config = read_config(tmp_path / "new.yaml")
@@ -109,6 +114,61 @@ def test_the_starting_file_of_classification_runs(capsys, tmp_path, files, check
     (tmp_path / "new.yaml").write_text(text)
     shown = shown_by(capsys, "validate", tmp_path / "new.yaml")
     assert "first: classification, 64 train, 16 dev." in shown
+
+
+PASSAGE = "The bank rates the film. The fox jumps over the dog."
+ROWS = {
+    "regression": {"sentence1": "the film", "sentence2": "the dog", "score": 2},
+    "multiple_choice": {
+        "premise": "the film", "question": "cause", "choice1": "a", "choice2": "b", "label": 1,
+    },
+    "multi_answer": {
+        "passage": PASSAGE, "question": "who", "answer": "the fox", "label": True, "group": "1",
+    },
+    "cloze": {"passage": PASSAGE, "query": "The @placeholder jumps", "entities": ["fox", "dog"],
+              "answers": ["fox"]},
+    "word_in_context": {"first": "the bank", "second": "a bank", "first_span": [4, 8],
+                        "second_span": [2, 6], "label": True},
+    "coreference": {"text": "the fox, it jumps", "noun_span": [4, 7], "pronoun_span": [9, 11],
+                    "label": True},
+    "tagging": "fox\tB-PER\njumps\tO\n\n",
+    "masked_lm": PASSAGE + "\n",
+    "question_answering": {"question": "who jumps", "context": PASSAGE, "answers": ["fox"]},
+}  # fmt: skip
+
+
+def write_rows(path, rows):
+    if isinstance(rows, str):
+        path.write_text(rows * 16)
+    elif path.suffix == ".csv":
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, rows)
+            writer.writeheader()
+            writer.writerows([rows] * 16)
+    else:
+        path.write_text(f"{json.dumps(rows)}\n" * 16)
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_the_starting_file_of_a_kind_trains_on_files_as_it_says(kind, capsys, tmp_path, checkpoint):
+    text = starting_file(kind, "new.yaml").replace("model: minilm", f"model: {checkpoint}")
+    text = text.replace(".json,", ".jsonl,").replace(".json}", ".jsonl}")
+    (ending,) = set(re.findall(r"(?:train|dev)\.(\w+)", text))
+    for split in ("train", "dev"):
+        write_rows(tmp_path / f"{split}.{ending}", ROWS[kind])
+        text = text.replace(f"{split}: {split}.", f"{split}: {tmp_path / split}.")
+    (tmp_path / "new.yaml").write_text(text)
+    options = (
+        [] if kind != "question_answering" else ["tasks.first.max_length=32", "tasks.first.stride=4"]
+    )
+    shown = shown_by(capsys, "validate", tmp_path / "new.yaml", *options)
+    assert f"first: {kind}, 16 train, 16 dev." in shown
+    assert "of training" in shown
+
+
+def test_init_without_a_kind_says_which_there_are(capsys):
+    wrong = said(capsys, "init")
+    assert all(kind in wrong for kind in KINDS)
 
 
 def test_init_overwrites_nothing_and_knows_near_names(tmp_path, capsys):
@@ -134,15 +194,23 @@ def test_auto_model_reads_an_exported_folder(exported, trained):
     assert not list(exported.rglob("*.bin")) + list(exported.rglob("*.pt"))  # safetensors alone
 
 
-def test_the_model_card_has_the_scores_and_the_settings(exported, trained):
+def test_the_model_card_has_the_scores_and_the_settings(exported, trained, capsys):
     card = (exported / "README.md").read_text()
     results = json.loads((trained / "results.json").read_text())
     for task, scores in results["dev"].items():
         for metric, value in scores.items():
             assert f"| {task} | {results['kinds'][task]} | dev | {metric} | {value:.2f} |" in card
+    (code,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
+    exec(code.replace("this folder", str(exported)), {})
+    assert capsys.readouterr().out.strip() in ("['no']", "['yes']")
     assert "method `sum`" in card
     assert "lr: 0.005" in card
     assert f"torch {torch.__version__}" in card
+
+
+def test_whoever_may_read_the_folder_may_read_the_weights(exported):
+    modes = {path.name: path.stat().st_mode for path in exported.iterdir()}
+    assert modes["model.safetensors"] == modes["heads.safetensors"] == modes["README.md"]
 
 
 def test_export_refuses_what_it_cannot_do(exported, trained, tmp_path, capsys):
@@ -184,8 +252,17 @@ def test_predict_takes_texts_objects_and_files(trained, exported, files, tmp_pat
     assert answers(out.read_text()) == found
     assert [json.loads(line)["input"] for line in out.read_text().splitlines()] == [
         texts[0],
-        objects[1],
+        {"first": texts[1]},
     ]
+
+
+def test_predict_reads_the_standard_input(trained, capsys, monkeypatch):
+    texts = ["the film", "the bank"]
+    expected = answers(shown_by(capsys, "predict", trained, "--task", "film", *texts))
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(texts) + "\n"))
+    assert answers(shown_by(capsys, "predict", trained, "--task", "film", "--file", "-")) == expected
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    assert "is empty" in said(capsys, "predict", trained, "--task", "film", "--file", "-")
 
 
 def test_predict_a_number_for_a_text(trained, capsys):

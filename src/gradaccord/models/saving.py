@@ -69,6 +69,8 @@ def save_model(
         tokens.save(part)
         _save_heads(model, part / HEADS)
         (part / DESCRIPTION).write_text(json.dumps(described, indent=2, ensure_ascii=False) + "\n")
+        for weights in part.glob("*.safetensors"):  # which safetensors lets the owner alone read
+            shutil.copymode(part / DESCRIPTION, weights)
 
 
 def load_model(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -14,12 +15,18 @@ from gradaccord.train.commands import DataOption
 
 
 def list_(
-    what: Annotated[str, typer.Argument(metavar="WHAT", help="methods, tasks, data or recipes.")],
+    what: Annotated[
+        str, typer.Argument(metavar="WHAT", help="methods, tasks, data, recipes or schema.")
+    ],
     data: DataOption = None,
 ) -> None:
     """Show the methods, kinds of tasks, data sets or recipes that there are.
 
     [bold]gradaccord list data --data DIR[/bold]
+
+    The JSON schema of configuration files has every key with its meaning, for editors:
+
+    [bold]gradaccord list schema > gradaccord.schema.json[/bold]
     """
     with user_mistakes(ValueError, OSError, ModuleNotFoundError):
         from gradaccord.tools.listing import listing
@@ -31,7 +38,7 @@ def init(
     kind: Annotated[
         str,
         typer.Argument(metavar="KIND", help="A kind of task, or a recipe: `gradaccord list recipes`."),
-    ],
+    ] = "",
     out: Annotated[Path, typer.Option(metavar="FILE", help="Where to write it.")] = Path(
         "gradaccord.yaml"
     ),
@@ -71,7 +78,8 @@ def predict(
     ] = None,
     task: Annotated[str | None, typer.Option(metavar="NAME", help="Of the model's tasks.")] = None,
     file: Annotated[
-        Path | None, typer.Option("--file", metavar="FILE", help="One text or JSON object a line.")
+        Path | None,
+        typer.Option("--file", metavar="FILE", help="One text or JSON object a line; - is stdin."),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write JSON lines here; default: the terminal.")
@@ -92,15 +100,18 @@ def predict(
         predictor = Predictor(model, task)
         if file is not None:
             try:
-                with file.open(encoding="utf-8") as lines:
+                opened = nullcontext(sys.stdin) if str(file) == "-" else file.open(encoding="utf-8")
+                with opened as lines:
                     pairs = list(read_inputs(lines, predictor))
             except UnicodeDecodeError as error:
                 raise ValueError(f"{file} is not UTF-8 text: save it as UTF-8.") from error
         else:
-            pairs = [(one, predictor.example(read_input(one))) for one in text or []]
+            inputs = [read_input(one) for one in text or []]
+            pairs = [(one, predictor.example(one)) for one in inputs]
         if not pairs:
             raise ValueError(f"{file} is empty: give one text or JSON object a line.")
-        with Progress(console=Console(stderr=True), transient=True) as bar:
+        console = Console(stderr=True)
+        with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
             shown = bar.add_task("predicting", total=len(pairs))
             answers = predictor([example for _, example in pairs], lambda n: bar.advance(shown, n))
         target = out.open("w", encoding="utf-8") if out is not None else sys.stdout

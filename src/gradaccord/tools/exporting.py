@@ -64,9 +64,11 @@ The checkpoint was chosen on dev. Overlap between training and evaluation data:
 ## Use
 
 ```python
+from pathlib import Path
 from gradaccord.tools.predicting import Predictor
 
-answer = Predictor(Path("this folder"), task="{first}")
+predictor = Predictor(Path("this folder"), task="{first}")
+print(predictor([predictor.example("some text")]))
 ```
 
 or `gradaccord predict FOLDER --task {first} "some text"`. The encoder alone:

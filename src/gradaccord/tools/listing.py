@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from rich.console import Console
@@ -12,12 +13,17 @@ from gradaccord.recipes import recipe_texts
 
 
 def listing(what: str, data: Path | None = None) -> None:
-    """Print the methods, tasks, data or recipes."""
+    """Print the methods, tasks, data or recipes, or the schema of configurations."""
     tables = {"methods": methods, "tasks": tasks, "recipes": recipes}
-    if what not in (*tables, "data"):
+    if what not in (*tables, "data", "schema"):
         raise ValueError(
-            f"`gradaccord list` was asked for {what!r}: use methods, tasks, data, recipes."
+            f"`gradaccord list` was asked for {what!r}: use methods, tasks, data, recipes, schema."
         )
+    if what == "schema":
+        from gradaccord.train.config import Config
+
+        print(json.dumps(Config.model_json_schema(), indent=2))
+        return
     console = Console()
     if what == "data":
         from gradaccord.data.commands import list_data

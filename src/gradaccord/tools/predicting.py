@@ -98,12 +98,13 @@ def model_folder(folder: Path) -> Path:
     return inside if inside.is_dir() else folder
 
 
-def read_inputs(file: TextIO, predictor: Predictor) -> Iterator[tuple[str, Any]]:
-    """One example a line; empty lines are left out."""
+def read_inputs(file: TextIO, predictor: Predictor) -> Iterator[tuple[Any, Any]]:
+    """What stands in each line, a text or an object, and its example; empty lines are left out."""
     for number, line in enumerate(file, start=1):
         if line := line.strip():
-            where = f"{file.name}, line {number}"
-            yield line, predictor.example(read_input(line, where), where)
+            where = f"{getattr(file, 'name', 'The input')}, line {number}"
+            given = read_input(line, where)
+            yield given, predictor.example(given, where)
 
 
 def read_input(text: str, where: str = "The input") -> Any:
