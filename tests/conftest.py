@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
 import torch
+
+
+def pytest_configure() -> None:
+    """Ctrl-C is tested, also where the tests run in the background of a script, which ignores it."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="module")

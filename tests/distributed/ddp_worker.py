@@ -11,7 +11,7 @@ from typing import Any
 import scenarios
 import torch
 import torch.distributed as dist
-from scenarios import DDP_SCENARIOS, PCGRAD, Scenario
+from scenarios import DDP_SCENARIOS, PCGRAD, Scenario, leave
 from torch.nn.parallel import DistributedDataParallel
 
 import gradaccord
@@ -34,8 +34,7 @@ def main(folder: Path) -> None:
     saw["Accelerate"] = with_accelerate(rank)
     saw["Fabric"] = with_fabric(rank)
     torch.save(saw, folder / f"{rank}.pt")
-    dist.barrier()
-    dist.destroy_process_group()
+    leave()
 
 
 def replica(scenario: Scenario) -> DistributedDataParallel:

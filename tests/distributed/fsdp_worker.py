@@ -12,7 +12,7 @@ from typing import Any
 import scenarios
 import torch
 import torch.distributed as dist
-from scenarios import FSDP_SCENARIOS, LAYERS, PCGRAD, WORLD, Scenario
+from scenarios import FSDP_SCENARIOS, LAYERS, PCGRAD, WORLD, Scenario, leave
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
@@ -46,8 +46,7 @@ def main(folder: Path) -> None:
     saw["tensor parallel"] = raised(lambda: tensor_parallel(mesh))
     saw["FSDP1"] = raised(first_generation)
     torch.save(saw, folder / f"{rank}.pt")
-    dist.barrier()
-    dist.destroy_process_group()
+    leave()
 
 
 def sharded(scenario: Scenario, mesh: DeviceMesh) -> nn.Module:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from scenarios import leave
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -139,8 +140,7 @@ def work(folder: Path) -> None:
         train(model, METHODS["exact"](model), rank)
     results["fallback"] = weights_of(model), " ".join(str(w.message) for w in caught)
     torch.save(results, folder / f"{rank}.pt")
-    dist.barrier()
-    dist.destroy_process_group()
+    leave()
 
 
 if __name__ == "__main__":

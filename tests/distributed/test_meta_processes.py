@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from scenarios import leave
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -94,8 +95,7 @@ def main(folder: Path) -> None:
     saw["failure"] = failure(rank)
     saw["kept moments"] = kept_moments()
     torch.save(saw, folder / f"{rank}.pt")
-    dist.barrier()
-    dist.destroy_process_group()
+    leave()
 
 
 @pytest.mark.parametrize("parts", ["halves", "unequal"])

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from scenarios import leave
 from torch import nn
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
@@ -141,8 +142,7 @@ def work(folder: Path) -> None:
         SMART(shard(Net()), bregman=1.0)
     results["refusal"] = str(refusal.value)
     torch.save(results, folder / f"{rank}.pt")
-    dist.barrier()
-    dist.destroy_process_group()
+    leave()
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from scenarios import leave
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -175,8 +176,7 @@ def work(folder: Path) -> None:
         train(model, optimizer, one and one(model, optimizer), rank)
         results[name] = weights_of(model)
     torch.save(results, folder / f"{rank}.pt")
-    dist.barrier()
-    dist.destroy_process_group()
+    leave()
 
 
 def one_run(build: Any, optimizer_of: Any, make: Any, rank: int, path: Path) -> dict[str, Any]:

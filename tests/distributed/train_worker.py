@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from scenarios import leave
 from train_scenarios import BROKEN, METHODS, SHARDED, prepare, run
 from train_toy import weights
 
@@ -51,8 +52,7 @@ def main(folder: Path) -> None:
         saw["weights"][name] = weights(folder / name)  # whole in the first process's file alone
     saw["model"] = str(folder / "sharded" / "model")
     torch.save(saw, folder / f"{RANK}.pt")
-    torch.distributed.barrier()
-    torch.distributed.destroy_process_group()
+    leave()
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from scenarios import leave
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -25,8 +26,7 @@ def main(folder: Path) -> None:
     saw["resumed"] = made
     rank = int(torch.distributed.get_rank())
     torch.save({name: (weights(t.model), losses(t)) for name, t in saw.items()}, folder / f"{rank}.pt")
-    torch.distributed.barrier()
-    torch.distributed.destroy_process_group()
+    leave()
 
 
 def losses(made: Any) -> list[float]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import random
 import resource
@@ -133,7 +135,15 @@ def make_accelerator(config: Config, deterministic: bool = False) -> Any:
     mixed = {"fp32": "no"}.get(precision, precision)
     # Under torchrun on a CPU Accelerate joins the processes only if it is told that this is one.
     on_cpu = not torch.accelerator.is_available()
+    atexit.register(_leave_the_processes)
     return Accelerator(mixed_precision=mixed, kwargs_handlers=[kwargs], cpu=on_cpu)
+
+
+def _leave_the_processes() -> None:
+    """The threads of a process group can abort an interpreter that is taken down around them."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        gc.collect()  # models that hold the group
+        torch.distributed.destroy_process_group()
 
 
 def seed_everything(seed: int) -> None:
