@@ -313,6 +313,20 @@ def test_threads_give_the_same_bits(name: str) -> None:
     assert all(torch.equal(a, b) for a, b in zip(found[0][1:], found[1][1:], strict=True))
 
 
+@pytest.mark.parametrize("method", [MAML, FOMAML, Reptile])
+def test_autocast_is_left_to_the_general_network(method: Callable[..., Any]) -> None:
+    found = []
+    for fast in (True, False):
+        torch.manual_seed(0)
+        learner = method(Conv4(3, filters=4), fast=fast)
+        with torch.autocast("cpu", torch.bfloat16):
+            report = learner.backward(tasks_of(2))
+            logits = learner.logits(tasks_of(2)[0])
+        found.append((report.query_loss, logits))
+    assert found[0][0] == pytest.approx(found[1][0], abs=0.05)
+    assert torch.allclose(found[0][1], found[1][1], atol=0.1)
+
+
 def test_threads_really_run_and_only_where_they_may(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: dict[str, set[int]] = {}
 

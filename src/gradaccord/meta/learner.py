@@ -215,8 +215,7 @@ class MetaLearner(nn.Module):
     def network(self, params: Params, inputs: torch.Tensor, step: int = 0) -> torch.Tensor:
         """The model as a function of its parameters: the fast one if it was found equal."""
         self._ready(inputs)
-        assert self._network is not None
-        return self._network(params, inputs, step)
+        return self._present()(params, inputs, step)
 
     # What methods use.
 
@@ -242,8 +241,16 @@ class MetaLearner(nn.Module):
         return self._params() | dict(zip(self.adapted, fast, strict=True))
 
     def _outputs(self, params: Params, inputs: torch.Tensor) -> torch.Tensor:
+        return self._present()(params, inputs)
+
+    def _present(self) -> Network:
+        """The chosen network; under autocast the general one, as the fast one knows no casts."""
         assert self._network is not None
-        return self._network(params, inputs)
+        if isinstance(self._network, FastConv4):
+            device = next(self.model.parameters()).device.type
+            if torch.is_autocast_enabled(device):
+                return general_network(self.model)
+        return self._network
 
     def _params(self) -> dict[str, torch.Tensor]:
         return dict(self.model.named_parameters())
@@ -271,10 +278,11 @@ class MetaLearner(nn.Module):
         create_graph: bool = False,
     ) -> list[torch.Tensor]:
         """Of the loss, by the given weights, which are among the parameters."""
-        if isinstance(self._network, FastConv4):
+        network = self._present()
+        if isinstance(network, FastConv4):
             names = {id(tensor): name for name, tensor in params.items()}
             of = [names[id(weight)] for weight in weights]
-            return self._network.gradient(params, of, inputs, labels, self._loss, create_graph)
+            return network.gradient(params, of, inputs, labels, self._loss, create_graph)
         with torch.enable_grad():
             loss = self._loss(self._outputs(params, inputs), labels)
             gradient = torch.autograd.grad(
@@ -320,8 +328,7 @@ class MetaLearner(nn.Module):
         return found
 
     def _new_predictor(self) -> Predictor:
-        assert self._network is not None
-        return Predictor(self._network)
+        return Predictor(self.network)
 
     def _steps(self, steps: int | None) -> int:
         return self.inner_steps if steps is None else whole_number("steps", steps, least=0)
