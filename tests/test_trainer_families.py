@@ -101,6 +101,14 @@ def test_sft_trainer_learns_all_its_tasks(tmp_path, gpt, method):
         assert losses[-1] < 0.7 * losses[0]
 
 
+def test_the_fused_head_of_sft_makes_an_exact_dotprod_fall_back(tmp_path, gpt):
+    """As docs/integrations.md says; should a newer TRL's head allow it, the sentence there can go."""
+    made = sft(tmp_path, gpt, "DotProd", per_device_train_batch_size=2, max_steps=2)
+    with pytest.warns(UserWarning, match="cannot be differentiated twice"):
+        made.train()
+    assert made.method.mode == "difference"
+
+
 def test_sft_accumulation_equals_the_joined_batch(tmp_path, gpt):
     """The texts differ in length, so that every micro-batch has another number of tokens."""
     texts = {"code": [" ".join(CODE[: 1 + i % 3]) for i in range(12)], "chat": CHAT}

@@ -117,6 +117,19 @@ def test_a_loss_that_explodes(written, tmp_path, capsys):
     assert [p.name for p in (tmp_path / "run" / "checkpoints").iterdir()] == ["step-00000001"]
 
 
+def test_early_stopping_is_told(configured, run):
+    """At a rate of nearly nothing no evaluation is better than the first."""
+    told = []
+    config = configured(
+        train={"steps": 9, "lr": 1e-12, "evaluate_every": 1, "patience": 2, "save_every": 9}
+    )
+    results = run(config, say=told.append)
+    assert results["cost"]["steps"] == 3
+    assert told[-1] == (
+        "Stopped early, after step 3: no score was better than that at step 1 for 2 evaluations."
+    )
+
+
 def test_ctrl_c_saves_and_prints_how_to_go_on(written, tmp_path, command, capsys):
     """A real signal, in the middle of a step; the run then goes on bit for bit."""
     file = written(train={"steps": 60, "save_every": 5, "evaluate_every": 60})

@@ -117,6 +117,10 @@ class Fit:
                 self.evaluate(log)
                 if self.judge.stalled:
                     self._finish()
+                    self.say(
+                        f"Stopped early, after step {self.step}: no score was better than that at step "
+                        f"{self.judge.best_step} for {self.config.train.patience} evaluations."
+                    )
                     return
             if self._due(self.config.train.save_every):
                 self.save()
