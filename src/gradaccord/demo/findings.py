@@ -45,15 +45,14 @@ def _learned(names: Names) -> str:
 
 
 def _more_steps(rows: Sequence[Row]) -> list[str]:
-    """Whether a control, which differs by its steps alone, beats the baseline."""
+    """Whether a control, which has no idea but more steps on drawn tasks, beats the baseline."""
     better = [row for row in rows if row.spec.is_control and _clear_gain(row.to_baseline)]
     if not better:
         return []
     best = max(better, key=lambda row: row.to_baseline.mean.value)
     return [
-        f"the control {best.name}, which takes a step for every batch or pair of batches instead of one "
-        f"for a batch of every language, is "
-        f"{_told(best.to_baseline)} against the baseline"
+        f"the control {best.name}, which takes a step for every batch or pair of batches instead of "
+        f"one for a batch of every language, is {_told(best.to_baseline)} against the baseline"
     ]
 
 
