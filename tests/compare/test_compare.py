@@ -126,8 +126,17 @@ def test_markdown_and_csv_say_the_same(finished):
         flat = list(csv.DictReader(lines))
     assert len(flat) == len(rows) * 3  # two tasks and their average
     for line in flat:
-        expected = rows[line["method"]]["scores"][line["task"]]["mean"]
-        assert float(line["mean"]) == pytest.approx(expected)
+        row = rows[line["method"]]
+        assert float(line["mean"]) == pytest.approx(row["scores"][line["task"]]["mean"])
+        if line["task"] != "average":
+            assert line["to baseline"] == line["memory"] == ""
+            continue
+        assert float(line["to baseline"]) == pytest.approx(row["vs_baseline"]["mean"])
+        assert line["its control"] == (row["control"] or "")
+        if row["vs_control"] and row["vs_control"]["p"] is not None:
+            assert float(line["p to control"]) == pytest.approx(row["vs_control"]["p"])
+        assert float(line["time"]) == pytest.approx(row["costs"]["seconds"])
+        assert float(line["train loss"]) == pytest.approx(row["train_loss"]["mean"])
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])

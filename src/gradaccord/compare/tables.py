@@ -160,16 +160,35 @@ def to_json(summary: Summary) -> dict[str, Any]:
 
 
 def _flat(summary: Summary) -> list[list[Any]]:
-    """One line a method and task, for spreadsheets."""
+    """One line a method and task, for spreadsheets; what is of the method as a whole by its average."""
     lines: list[list[Any]] = [
-        ["method", "control", "task", "metric", "mean", "standard error", "seeds"]
-    ]
+        ["method", "control", "task", "metric", "mean", "standard error", "seeds", "to baseline",
+         "p to baseline", "its control", "to control", "p to control", "train loss", "cosine",
+         "distance", "time", "gradients", "memory", "collapsed", "missing"]
+    ]  # fmt: skip
     for row in summary.rows:
         for task, mean in row.scores.items():
             metric = summary.metrics.get(task, AVERAGE)
             kind = "yes" if row.spec.is_control else "no"
-            lines.append([row.name, kind, task, metric, mean.value, mean.error, mean.count])
+            line = [row.name, kind, task, metric, mean.value, mean.error, mean.count]
+            lines.append(line + (_of_the_method(row) if task == AVERAGE else [""] * 13))
     return lines
+
+
+def _of_the_method(row: Row) -> list[Any]:
+    control = row.to_control
+    found = [
+        row.to_baseline.mean.value,
+        row.to_baseline.p,
+        row.control or "",
+        math.nan if control is None else control.mean.value,
+        math.nan if control is None else control.p,
+        *(mean.value for mean in (row.train_loss, row.cosine, row.distance)),
+        *(row.costs[name] for name in ("seconds", "gradients", "memory_mb")),
+        len(row.collapsed),
+        len(row.missing),
+    ]
+    return ["" if isinstance(value, float) and math.isnan(value) else value for value in found]
 
 
 def _clear(difference: Difference | None, sign: int) -> bool:
