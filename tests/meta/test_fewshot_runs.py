@@ -179,7 +179,9 @@ def test_stopped_at_any_iteration_and_gone_on_equals_unbroken(pictures, tmp_path
     assert same(final_state(tmp_path / "broken"), final_state(tmp_path / "unbroken"))
 
 
-def test_ctrl_c_saves_and_says_how_to_go_on(pictures, tmp_path):
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_saves_and_says_how_to_go_on(pictures, tmp_path, kind):
+    """So does SIGTERM, by which schedulers end a process."""
     out = tmp_path / "run"
     process = subprocess.Popen(
         [
@@ -194,7 +196,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(pictures, tmp_path):
         deadline = time.monotonic() + 120
         while not (out / "seed-0" / "best-4.pt").exists() and time.monotonic() < deadline:
             time.sleep(0.01)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(kind)
         output, _ = process.communicate(timeout=60)
     finally:
         process.kill()

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from gradaccord.demo.settings import Settings
-from gradaccord.train.interrupts import Interrupts
+from gradaccord.interrupts import Interrupts
 from gradaccord.train.run_folder import read_json
 
 FOLDER = "glyphs/maml"  # deeper than the runs of the comparison, which the report gathers

@@ -215,6 +215,7 @@ def train(
             given = [*(k for k in chosen if chosen[k] is not None and k not in (*limits, "data_dir"))]
             given += [k for k, v in (("algorithm", algorithm), ("preset", preset), ("out", out)) if v]
             settings, folder, seeds = old_run(resume, given, limits, seeds)
+        from gradaccord.interrupts import Interrupts
         from gradaccord.meta import seeds as runs  # torch, which a wrong option does not wait for
         from gradaccord.meta.screen import introduction
 
@@ -223,10 +224,12 @@ def train(
         settings.save(folder / "settings.json")
     console.print(introduction(settings, splits, seeds), highlight=False, soft_wrap=True)
     console.print(f"Folder: {folder}", highlight=False, soft_wrap=True)
-    with runs.interruptible() as stop:
+    with Interrupts() as interrupts:
         for seed in range(seeds):
             with user_mistakes(*MISTAKES):
-                finished = runs.run_seed(console, settings, splits, folder, seed, seeds, stop)
+                finished = runs.run_seed(
+                    console, settings, splits, folder, seed, seeds, lambda: interrupts.noted
+                )
             if not finished:
                 runs.say_how_to_go_on(console, folder, seeds)
                 raise typer.Exit(INTERRUPTED)

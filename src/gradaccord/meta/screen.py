@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
+from gradaccord.commands import duration
 from gradaccord.meta.evaluation import Evaluation
 from gradaccord.meta.settings import Settings
 from gradaccord.meta.training import Standing
@@ -76,7 +77,7 @@ def progress(console: Console, label: str) -> Iterator[Callable[[Standing], None
             if time.monotonic() - last < DRAW_EVERY and standing.doing == "training":
                 return
             last = time.monotonic()
-            left = _clock(standing.seconds_left) + " left"
+            left = duration(standing.seconds_left) + " left"
             bar.update(
                 task,
                 completed=standing.share,
@@ -95,7 +96,7 @@ def _lines(console: Console, label: str) -> Callable[[Standing], None]:
         nonlocal last
         if time.monotonic() - last >= LINE_EVERY:
             last = time.monotonic()
-            left = _clock(standing.seconds_left)
+            left = duration(standing.seconds_left)
             console.print(
                 f"{label}  {standing.share:.0%}  iteration {standing.iteration}  {left} left  "
                 f"{status(standing)}",
@@ -114,11 +115,3 @@ def results(tested: dict[str, Evaluation], best_iteration: int) -> str:
             f"test  {tested['ensemble']}: not a single model, {tested['ensemble'].models} x the cost"
         )
     return "\n".join(lines)
-
-
-def _clock(seconds: float) -> str:
-    if seconds != seconds or seconds == float("inf"):
-        return "?"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

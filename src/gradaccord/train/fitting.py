@@ -16,12 +16,12 @@ from gradaccord.core.gather import LossNotFiniteError
 from gradaccord.core.report import StepReport
 from gradaccord.core.sharding import is_sharded
 from gradaccord.data.encoded import Batch
+from gradaccord.interrupts import Interrupts
 from gradaccord.train.checkpoints import CHECKPOINTS, Checkpoints
 from gradaccord.train.checkpoints import load as load_checkpoint
 from gradaccord.train.config import Config
 from gradaccord.train.faults import TrainingError, not_finite, tasks_not_finite
 from gradaccord.train.feeding import Drawn
-from gradaccord.train.interrupts import Interrupts
 from gradaccord.train.judging import Judge
 from gradaccord.train.planning import Phases
 from gradaccord.train.probing import Probes

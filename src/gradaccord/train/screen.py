@@ -13,6 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from gradaccord.commands import duration
 from gradaccord.train.progress import Progress
 
 REFRESH = 0.25  # seconds between two pictures
@@ -80,15 +81,6 @@ def _numbers(progress: Progress) -> str:
         scores = " ".join(f"{task} {score:.1f}" for task, score in progress.scores.items())
         parts.append(f"dev {scores} (best average {progress.best:.1f})")
     return " · ".join(parts)
-
-
-def duration(seconds: float) -> str:
-    """1:05, or 1:02:05."""
-    if not math.isfinite(seconds):
-        return "?"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 def results_table(results: dict[str, Any]) -> Table:

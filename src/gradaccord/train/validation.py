@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from gradaccord.commands import duration
 from gradaccord.train.config import Config, Method
 from gradaccord.train.fitting import Fit
 from gradaccord.train.memory import peak_memory
@@ -16,7 +17,6 @@ from gradaccord.train.methods import SINGLE_TASK
 from gradaccord.train.problem import load_problem
 from gradaccord.train.run import describe, make_accelerator, seed_everything
 from gradaccord.train.run_folder import Log
-from gradaccord.train.screen import duration
 
 STEPS = 3  # timed; the first one is slower, and the fastest counts
 
