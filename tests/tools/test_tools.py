@@ -22,6 +22,7 @@ from gradaccord.train.methods import METHODS
 from gradaccord.train.reading import read_config
 from gradaccord.train.start import start
 
+SMALLER = ["list", "init", "export", "predict", "doctor"]
 COMMANDS = [command.name or command.callback.__name__.strip("_") for command in app.registered_commands]
 
 
@@ -351,6 +352,14 @@ def test_help_of_every_command_shows_an_example(name, capsys):
     assert (
         f"gradaccord {name}" in shown_by(capsys, name, "--help").split("Usage", 1)[1].split("\n", 2)[2]
     )
+
+
+@pytest.mark.parametrize("name", ["train", "validate", "compare", "sweep", "report", *SMALLER])
+def test_help_is_not_broken_within_a_sentence_at_80_columns(name):
+    """Below the first paragraph lines are shown as they stand: longer ones would be broken twice."""
+    (command,) = [c for c in app.registered_commands if (c.name or c.callback.__name__) == name]
+    shown = command.callback.__doc__.replace("[bold]", "").replace("[/bold]", "")
+    assert max(len(line.strip()) for line in shown.splitlines()[1:]) <= 78
 
 
 def test_help_takes_less_than_half_a_second_of_processor_time():

@@ -40,8 +40,8 @@ def compare(
 ) -> None:
     """Train several methods on several seeds with equal budgets, and say which differences are real.
 
-    Runs that are finished are reused; a run that dies leaves the others going, and the table says so.
-    Every method's control is added by itself. For example:
+    Runs that are finished are reused; a run that dies leaves the others going,
+    and the table says so. Every method's control is added by itself. For example:
 
     [bold]gradaccord compare trio.yaml --methods pcgrad,gradvac,stl --seeds 5[/bold]
     """
@@ -121,7 +121,7 @@ def sweep(
 ) -> None:
     """Search the options of a method or of training by Optuna; judged on dev, kept on disk, resumable.
 
-    [bold]gradaccord sweep trio.yaml method.weight=0.01..1 method.every=2,5,10 --trials 20[/bold]
+    [bold]gradaccord sweep trio.yaml method.weight=0.01..1 method.every=2,5 --trials 9[/bold]
     """
     from rich.console import Console
 

@@ -18,8 +18,8 @@ def report(
 ) -> None:
     """Write one HTML page about a run or a comparison; it needs no network and no other file.
 
-    Tables that sort, learning curves, cosines, forgetting, costs, confusions, worst examples, and the
-    exact commands. For example:
+    Tables that sort, learning curves, cosines, forgetting, costs, confusions,
+    worst examples, and the exact commands. For example:
 
     [bold]gradaccord report runs/trio-compare[/bold]
     """

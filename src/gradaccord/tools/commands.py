@@ -24,7 +24,7 @@ def list_(
 
     [bold]gradaccord list data --data DIR[/bold]
 
-    The JSON schema of configuration files has every key with its meaning, for editors:
+    The JSON schema of configuration files has every key, for editors:
 
     [bold]gradaccord list schema > gradaccord.schema.json[/bold]
     """

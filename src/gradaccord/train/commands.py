@@ -39,8 +39,9 @@ def train(
 ) -> None:
     """Train one model on the tasks of a configuration file.
 
-    Everything goes into the run's folder: settings, log, checkpoints, results, the best model. Ctrl-C
-    saves; --resume goes on bit for bit. Several processes: accelerate launch or torchrun. For example:
+    Everything goes into the run's folder: settings, log, checkpoints, results,
+    the best model. Ctrl-C saves; --resume goes on bit for bit. Several processes:
+    accelerate launch or torchrun. For example:
 
     [bold]gradaccord train trio.yaml method=pcgrad train.epochs=3 --out runs/pcgrad[/bold]
     """
@@ -98,8 +99,8 @@ def validate(
 ) -> None:
     """Check a configuration: read all data, run one batch of each task and one step, and estimate.
 
-    Prints the memory that weights, optimiser and gradients take and how long the run would be. For
-    example:
+    Prints the memory that weights, optimiser and gradients take and how long the
+    run would be. For example:
 
     [bold]gradaccord validate trio.yaml method=pcgrad[/bold]
     """
