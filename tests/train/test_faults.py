@@ -117,6 +117,20 @@ def test_a_loss_that_explodes(written, tmp_path, capsys):
     assert [p.name for p in (tmp_path / "run" / "checkpoints").iterdir()] == ["step-00000001"]
 
 
+def test_a_damaged_checkpoint_without_one_before_it(configured, run, tmp_path):
+    """What is said of the one before is true: here there is none, and the run begins anew."""
+    config = configured(train={"steps": 2, "save_every": 2, "evaluate_every": 2})
+    run(config)
+    (tmp_path / "run" / "results.json").unlink()
+    (state,) = (tmp_path / "run" / "checkpoints").glob("*/state-0.pt")
+    state.write_bytes(state.read_bytes()[:100])
+    told = []
+    run(config, resume=True, say=told.append)
+    assert any("step-00000002 is left out: " in sentence for sentence in told)
+    assert "There is no checkpoint that can be read: started anew." in told
+    assert not any("before is used" in sentence for sentence in told)
+
+
 def test_early_stopping_is_told(configured, run):
     """At a rate of nearly nothing no evaluation is better than the first."""
     told = []

@@ -291,7 +291,7 @@ class Fit:
                     state |= {key: first[key] for key in ("model", "optimizer")}
                 self.load_state_dict(state)
                 return True
-            self.say(f"The checkpoint {path.name} is left out: {state} The one before is used.")
+            self.say(f"The checkpoint {path.name} is left out: {state}")
         return False
 
 

@@ -87,7 +87,7 @@ def train(
             say(
                 f"Continued at step {fit.step}."
                 if continued
-                else "There is no checkpoint: started anew."
+                else "There is no checkpoint that can be read: started anew."
             )
         since = fit.step if continued else None
         board = Board(folder, since) if main and config.train.tensorboard else None
