@@ -33,11 +33,12 @@ def demo(
         typer.Option(metavar="DIR", help="Folder of runs and report; default: runs/demo."),
     ] = None,
 ) -> None:
-    """Show what gradient methods do on three problems that need no data, and write one report.
+    """Show what gradient methods do on three problems that need no data.
 
-    Three optima on a plane; names in twelve languages and seven unseen ones, with what the encoder
-    forgets; characters learned from one picture each. Nothing is downloaded. About five minutes on
-    two cores; after Ctrl-C the same command goes on. For example:
+    Three optima on a plane; names in twelve languages and seven unseen ones,
+    with what the encoder forgets; characters learned from one picture each.
+    Nothing is downloaded, one report is written. About five minutes on two
+    cores; after Ctrl-C the same command goes on. For example:
 
     [bold]gradaccord demo --seeds 5 --methods 'pcgrad;dotprod'[/bold]
     """

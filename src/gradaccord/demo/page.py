@@ -31,10 +31,7 @@ def _names(names: Names) -> dict[str, Any]:
     for row in names.summary.rows:
         seen, unseen = (Mean.of(list(names.forgotten(row.spec, s).values())) for s in (True, False))
         zero = Mean.of(list(names.zero_shot(row.spec).values()))
-        numbers = (
-            (row.scores[AVERAGE], 1), (zero, 1), (seen, 2), (unseen, 2), (row.train_loss, 2),
-        )  # fmt: skip
-        rows.append([row.name, *(_cell(n, digits) for n, digits in numbers)])
+        rows.append([row.name, *map(_cell, (row.scores[AVERAGE], zero, seen, unseen, row.train_loss))])
     texts = ", ".join(f"{text} {loss:.2f}" for text, loss in names.before.items())
     return {
         "title": "Seen and unseen languages",
@@ -51,15 +48,16 @@ def _names(names: Names) -> dict[str, Any]:
                     "training loss",
                 ],
                 "rows": rows,
-                "caption": "Means over seeds. Forgotten: rise of the masked-character loss over that "
-                "before training. Less training also forgets less: read it beside the training loss.",
+                "caption": "Mean ± standard error over seeds. Forgotten: rise of the masked-character "
+                "loss over that before training. Less training also forgets less: read it beside the training loss.",
             }
         ],
     }  # fmt: skip
 
 
-def _cell(mean: Mean, digits: int) -> list[Any] | str:
-    return [f"{mean.value:.{digits}f}", mean.value] if mean.count else "–"
+def _cell(mean: Mean) -> list[Any] | str:
+    """What is shown, and what the table is sorted by."""
+    return [str(mean), mean.value] if mean.count else "–"
 
 
 def _plane(plane: Mapping[str, Any]) -> dict[str, Any]:
