@@ -49,7 +49,8 @@ def _names(names: Names) -> dict[str, Any]:
                 ],
                 "rows": rows,
                 "caption": "Mean ± standard error over seeds. Forgotten: rise of the masked-character "
-                "loss over that before training. Less training also forgets less: read it beside the training loss.",
+                "loss over that before training. Less training also forgets less: read it beside the "
+                "training loss.",
             }
         ],
     }  # fmt: skip
