@@ -22,9 +22,9 @@ from measure import Arm, cpu_times, markdown, publish, ratios, setting
 from rich.console import Console
 from torch.nn.utils import clip_grad_norm_
 
+from gradaccord.interrupts import Interrupts
 from gradaccord.train.config import Config
 from gradaccord.train.fitting import Fit
-from gradaccord.train.interrupts import Interrupts
 from gradaccord.train.optimizing import make_optimizer
 from gradaccord.train.phase import batches_of
 from gradaccord.train.problem import load_problem

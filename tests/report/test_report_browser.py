@@ -81,8 +81,27 @@ def test_opens_without_a_complaint_and_loads_nothing(opened):
     assert driver.execute_script("return performance.getEntriesByType('resource').length") == 0
 
 
+def unfold(driver):
+    driver.execute_script("for (const one of document.querySelectorAll('details')) one.open = true")
+
+
+def test_the_figures_after_the_first_nine_are_folded(opened):
+    driver = opened()
+    for section in driver.find_elements(By.CSS_SELECTOR, "main > section"):
+        shown = [f for f in section.find_elements(By.TAG_NAME, "figure") if f.is_displayed()]
+        folded = [f for f in section.find_elements(By.TAG_NAME, "figure") if not f.is_displayed()]
+        assert len(shown) <= 9
+        assert not folded or len(shown) == 9
+        if folded:
+            more = section.find_element(By.CSS_SELECTOR, ".more summary")
+            assert more.text == f"{len(folded)} more figures"
+            more.click()
+            assert all(f.is_displayed() for f in folded)
+
+
 def test_every_figure_has_a_size(opened, page):
     driver = opened()
+    unfold(driver)
     boxes = driver.find_elements(By.CSS_SELECTOR, "figure svg[role=img]")
     assert len(boxes) == len(page.figures)
     for box in boxes:
@@ -153,6 +172,7 @@ def test_the_keyboard_sorts_too(opened):
 @pytest.mark.parametrize("width", [320, 390, 768, 1200])
 def test_the_page_never_scrolls_sideways(opened, width):
     driver = opened(width)
+    unfold(driver)
     inner, reach = driver.execute_script("return [innerWidth, document.documentElement.scrollWidth]")
     assert inner == width
     assert reach <= width
@@ -179,6 +199,7 @@ def test_a_wide_table_scrolls_in_its_box_on_a_phone(opened):
 
 def test_text_in_figures_is_readable_on_a_phone(opened):
     driver = opened(390)
+    unfold(driver)
     heights = driver.execute_script(
         """
         return [...document.querySelectorAll("figure svg[role=img] text.tick")].map((text) => {

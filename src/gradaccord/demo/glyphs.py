@@ -13,7 +13,7 @@ from gradaccord.interrupts import Interrupts
 from gradaccord.train.run_folder import read_json
 
 FOLDER = "glyphs/maml"  # deeper than the runs of the comparison, which the report gathers
-ITERATIONS = 240
+ITERATIONS = 360
 FILTERS = 32  # of Conv-4; half of the usual, for speed
 
 

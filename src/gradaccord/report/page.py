@@ -23,6 +23,7 @@ from gradaccord.report.tables import Cell, Table
 from gradaccord.train.run_folder import ABOUT, read_json
 
 PAGE, STYLE, SCRIPT = "page.html.j2", "style.css", "script.js"
+FIGURES_SHOWN = 9  # of a section; the others are folded away, or a phone scrolls for ever
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ def render(material: Material) -> str:
         about=_about(material),
         findings=_findings(material),
         sections=[section for section in _sections(material) if section],
+        folded=FIGURES_SHOWN,
         style=(here / STYLE).read_text(encoding="utf-8"),
         script=script,
         # Only this script may run, whatever the data hold.
