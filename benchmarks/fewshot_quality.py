@@ -15,8 +15,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +120,11 @@ def report(runs: list[Planned], out: Path) -> None:
     """The tables and the figures of what is finished."""
     lines = []
     for table in dict.fromkeys(run.table for run in runs):
-        done = [r for r in runs if r.table == table and (r.folder(out) / "results.json").exists()]
+        done = [
+            replace(r, settings=Settings.read(r.folder(out) / "settings.json"))  # as it was run
+            for r in runs
+            if r.table == table and (r.folder(out) / "results.json").exists()
+        ]
         if done:
             lines += [*_table(table, done, out), ""]
             curves: dict[str, list[Any]] = {}
@@ -158,7 +163,7 @@ def _table(table: str, done: list[Planned], out: Path) -> list[str]:
             f"| {iterations} | {s.tasks} | {s.inner_steps} ({steps}) | {s.inner_lr:g} "
             f"| {s.optimizer} {s.outer_lr:g} |"
         )
-    return [*lines, "", *_speed_ups(done, out)]
+    return [*lines, "", *_speed_ups(done, out), *_early(done, out)]
 
 
 def _value(results: list[dict[str, Any]]) -> str:
@@ -185,6 +190,27 @@ def _speed_ups(done: list[Planned], out: Path) -> list[str]:
                     f"sharing and {best[0]:.1f} % without)."
                 )
     return lines
+
+
+def _early(done: list[Planned], out: Path) -> list[str]:
+    """Sharing minus plain MAML at equal iterations: the mean over the curve, and over seeds."""
+    gains = []
+    for run in done:
+        plain = next((r for r in done if r.method == "maml" and r.seed == run.seed), None)
+        if run.method == "maml+sharing" and plain is not None:
+            ours, theirs = (
+                {i: a for i, a, _ in validation_curve(r.folder(out)) if i > 0} for r in (run, plain)
+            )
+            both = sorted(ours.keys() & theirs.keys())
+            if both:
+                gains.append(sum(ours[i] - theirs[i] for i in both) / len(both))
+    if len(gains) < 2:
+        return []
+    error = statistics.stdev(gains) / len(gains) ** 0.5
+    return [
+        f"Validation accuracy with sharing minus without, at equal iterations, mean of the curve: "
+        f"{statistics.fmean(gains):+.2f} ± {error:.2f} points (standard error over {len(gains)} seeds)."
+    ]
 
 
 def main() -> None:
