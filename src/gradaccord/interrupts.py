@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from types import FrameType, TracebackType
 from typing import Any
 
-import torch
-
+PARENT = "GRADACCORD_PARENT"  # in the environment: the process for which this one works
 SIGNALS = (signal.SIGINT, signal.SIGTERM)  # schedulers and torchrun end a process by the second
 
 
@@ -18,7 +18,8 @@ class Interrupts:
     Once `saving` is set no further one does: what is being written gets whole.
 
     Only the main thread can handle signals: in another one nothing is noted. A signal that the
-    process ignores stays ignored.
+    process ignores stays ignored. The end of the process that this one works for counts as a signal:
+    nobody waits any more, and the same command wants the folder.
     """
 
     def __init__(self) -> None:
@@ -50,7 +51,15 @@ class Interrupts:
 
     def agreed(self, accelerator: Any) -> bool:
         """Whether any process was interrupted: all stop after the same step, or none does."""
+        stop = self.noted or _orphaned()
         if accelerator.num_processes == 1:
-            return self.noted
-        noted = torch.tensor([int(self.noted)], device=accelerator.device)
+            return stop
+        import torch
+
+        noted = torch.tensor([int(stop)], device=accelerator.device)
         return bool(accelerator.reduce(noted, "sum").item())
+
+
+def _orphaned() -> bool:
+    parent = os.environ.get(PARENT)
+    return parent is not None and parent != str(os.getppid())

@@ -213,6 +213,17 @@ def test_ctrl_c_saves_every_run_and_the_same_command_goes_on(file, tmp_path, com
     assert json.loads((run / "results.json").read_text())["cost"]["steps"] == 100
 
 
+def test_a_run_whose_comparison_is_killed_saves_and_ends(file, tmp_path, command):
+    arguments = ["compare", file, "--methods", "sum", "--seeds", 1, "--out", tmp_path / "long"]
+    arguments += ["train.steps=5000", "train.evaluate_every=5000", "train.save_every=10"]
+    compared = command(*arguments)
+    run = tmp_path / "long" / "sum" / "seed-0"
+    until(lambda: list(run.glob("checkpoints/step-*0")))
+    compared.kill()
+    until(lambda: not process_of(run))
+    assert "Saved at step " in (run / "output.txt").read_text()
+
+
 def test_no_run_that_finishes_is_one_sentence(file, tmp_path, capsys):
     (tmp_path / "all" / "sum" / "seed-0").mkdir(parents=True)
     (tmp_path / "all" / "sum" / "seed-0" / "checkpoints").write_text("in the way")

@@ -18,6 +18,7 @@ from types import FrameType
 from typing import Any
 
 from gradaccord.compare.specs import Spec
+from gradaccord.interrupts import PARENT
 from gradaccord.train.config import Config
 from gradaccord.train.reading import read_config, write_config
 from gradaccord.train.run_folder import CONFIG, LOG, RESULTS, RunFolderError, read_json
@@ -174,6 +175,7 @@ def _start(run: Run, data: Path | None, jobs: int) -> subprocess.Popen[bytes]:
         command.append("--resume")
     threads = str(threads_of_each(jobs))
     environment = {**os.environ, "OMP_NUM_THREADS": threads, "TOKENIZERS_PARALLELISM": "false"}
+    environment[PARENT] = str(os.getpid())
     with (run.folder / OUTPUT).open("ab") as output:
         return subprocess.Popen(
             command,
