@@ -135,15 +135,20 @@ def report(runs: list[Planned], out: Path) -> None:
                 shots = done[0].settings.shots
                 goals = {"Reptile, published": PUBLISHED["reptile"][shots]}
                 goals |= {"DotProd, published": PUBLISHED["dotprod-inner"][shots]}
-            title = f"{table}, {done[0].settings.minutes:g} processor minutes each"
+            title = f"{table}, {_minutes(done)} processor minutes each"
             write(validation_figure(curves, title, goals=goals), out / f"{table}.png")
     (out / "quality.md").write_text("\n".join(lines))
 
 
+def _minutes(done: list[Planned]) -> str:
+    """Of a run, or from the shortest to the longest."""
+    minutes = sorted({run.settings.minutes or 0.0 for run in done})
+    return " to ".join(f"{m:g}" for m in dict.fromkeys((minutes[0], minutes[-1])))
+
+
 def _table(table: str, done: list[Planned], out: Path) -> list[str]:
-    minutes = done[0].settings.minutes
     lines = [
-        f"### {table}, {minutes:g} processor minutes of training a run, non-transductive",
+        f"### {table}, {_minutes(done)} processor minutes of training a run, non-transductive",
         "",
         "| method | seeds | test accuracy % | ensemble % | published | iterations | tasks a batch | "
         "inner steps (test) | inner rate | outer |",
