@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from gradaccord.core.across import first_one, join, join_shards, same_plan, sum_over
+from gradaccord.core.autocast import weights_moved
 from gradaccord.core.bank import Bank
 from gradaccord.core.collect import Collector
 from gradaccord.core.engine import as_engine
@@ -102,6 +103,7 @@ class Gatherer:
 
     def collect(self, losses: Losses) -> Bank | Exception:
         """This process's own bank; under DDP an exception is kept until the others know of it."""
+        weights_moved()  # the user's optimiser may have stepped in this very autocast region
         try:
             self._check_parameters()
             try:
