@@ -45,7 +45,14 @@ KINKED = (
 
 
 class NoDoubleBackward(Exception):  # noqa: N818
-    """Something on the way from the loss to the weights can be differentiated only once."""
+    """Something on the way from the loss to the weights can be differentiated only once.
+
+    culprit: what it is, where that is known at once.
+    """
+
+    def __init__(self, message: str, culprit: str | None = None) -> None:
+        super().__init__(message)
+        self.culprit = culprit
 
 
 class _TwiceBackward(Engine):
@@ -67,6 +74,7 @@ class _TwiceBackward(Engine):
         # say so: without it, a loss with a gradient of its own would pass for a constant.
         one = torch.ones((), dtype=loss.dtype, device=loss.device, requires_grad=True)
         scaled = loss * one * self.inner.scale()
+        _refuse_checkpoints(scaled)
         try:
             found = torch.autograd.grad(scaled, weights, create_graph=True, allow_unused=True)
             gradient: list[torch.Tensor | None] = [None] * len(self.tensors)
@@ -116,13 +124,31 @@ def _refuse_errors(output: torch.Tensor) -> None:
 
     They mark functions that can be differentiated once, and lie on no way to the weights.
     """
+    if any(name == "torch::autograd::Error" for name in _names(output)):
+        raise RuntimeError("a function that can be differentiated only once")
+
+
+def _refuse_checkpoints(output: torch.Tensor) -> None:
+    """Raise if the graph holds a reentrant activation checkpoint.
+
+    The weights within are no part of the graph: a gradient of named weights silently passes by them.
+    """
+    if any("Checkpoint" in name for name in _names(output)):
+        raise NoDoubleBackward(
+            "Reentrant activation checkpointing hides the weights within from an exact product: use "
+            "use_reentrant=False, or mode='difference'.",
+            "Reentrant activation checkpointing (use_reentrant=True, where False is the remedy)",
+        )
+
+
+def _names(output: torch.Tensor) -> Iterator[str]:
+    """The names of all nodes of a graph."""
     todo, seen = [output.grad_fn], set()
     while todo:
         node = todo.pop()
         if node is None or node in seen:
             continue
-        if node.name() == "torch::autograd::Error":
-            raise RuntimeError("a function that can be differentiated only once")
+        yield node.name()
         seen.add(node)
         todo += [following for following, _ in node.next_functions]
 

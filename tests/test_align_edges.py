@@ -1,0 +1,191 @@
+"""DotProd, PairedSum and SAM where torch is used in less usual ways: right, or refused."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from gradaccord import DotProd
+
+
+def by_hand(model, losses, weight):
+    """G1 + G2 - weight * H2 G1 by double backward, of all trainable weights as one vector."""
+    weights = [p for p in model.parameters() if p.requires_grad]
+    first, second = (
+        torch.autograd.grad(call(), weights, create_graph=True, allow_unused=True) for call in losses
+    )
+    first, second = (
+        [torch.zeros_like(p) if g is None else g for p, g in zip(weights, found, strict=True)]
+        for found in (first, second)
+    )
+    dot = sum((a.detach().conj() * b).sum().real for a, b in zip(first, second, strict=True))
+    product = torch.autograd.grad(dot, weights, allow_unused=True)
+    parts = zip(weights, first, second, product, strict=True)
+    return torch.cat(
+        [
+            (a + b - weight * (torch.zeros_like(p) if h is None else h)).detach().flatten()
+            for p, a, b, h in parts
+        ]
+    )
+
+
+def delivered(model):
+    """What stands in `.grad` of the trainable weights, as one vector."""
+    parts = []
+    for p in model.parameters():
+        if p.requires_grad:
+            grad = torch.zeros_like(p) if p.grad is None else p.grad
+            parts.append((grad.to_dense() if grad.is_sparse else grad).flatten())
+    return torch.cat(parts)
+
+
+def error(found, expected):
+    return float((found - expected).norm() / expected.norm())
+
+
+class Blocks(nn.Module):
+    """An embedding that is not trained, and two blocks that are, each in an activation checkpoint."""
+
+    def __init__(self, reentrant):
+        super().__init__()
+        self.reentrant = reentrant
+        self.words = nn.Embedding(20, 5).requires_grad_(False)
+        self.blocks = nn.ModuleList([nn.Linear(5, 5), nn.Linear(5, 5)])
+        self.norm = nn.BatchNorm1d(5)
+        self.dropout = nn.Dropout(0.2)
+        self.head = nn.Linear(5, 3)
+
+    def block(self, i, hidden):
+        return self.dropout(torch.tanh(self.blocks[i](hidden)))
+
+    def forward(self, x):
+        hidden = self.words(x).mean(1).requires_grad_()  # as PEFT does it
+        for i in range(2):
+            if self.reentrant is None:
+                hidden = self.block(i, hidden)
+            else:
+                hidden = checkpoint(self.block, i, hidden, use_reentrant=self.reentrant)
+        return self.head(self.norm(hidden))
+
+
+def examples(seed, size=8, rows=20):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randint(0, rows, (size, 4), generator=generator)
+    return x, torch.randint(0, 3, (size,), generator=generator)
+
+
+def entropy(model, x, y):
+    return F.cross_entropy(model(x), y)
+
+
+def same(kind, *options):
+    """One model in several forms, with the same weights in float64."""
+    torch.manual_seed(0)
+    models = [kind(option).double() for option in options]
+    for model in models[1:]:
+        model.load_state_dict(models[0].state_dict())
+    return models
+
+
+@pytest.mark.parametrize("micro_batches", [1, 2])
+def test_exact_product_dropped_what_lies_in_a_reentrant_checkpoint(micro_batches):
+    plain, kept, dropped = same(Blocks, None, False, True)
+    second = [partial(entropy, plain, *examples(i)) for i in range(1, micro_batches + 1)]
+    torch.manual_seed(1)  # dropout
+    expected = by_hand(
+        plain,
+        [partial(entropy, plain, *examples(0)), lambda: sum(c() for c in second) / micro_batches],
+        0.5,
+    )
+
+    def backward(model):
+        method = DotProd(model, weight=0.5, max_ratio=math.inf)
+        torch.manual_seed(1)
+        second = [partial(entropy, model, *examples(i)) for i in range(1, micro_batches + 1)]
+        method.backward({"one": partial(entropy, model, *examples(0)), "two": second})
+        return method
+
+    assert backward(kept).mode == "exact"
+    assert error(delivered(kept), expected) < 1e-12
+    with pytest.warns(UserWarning, match="Reentrant activation checkpointing .* cannot be diff"):
+        assert backward(dropped).mode == "difference"
+    assert error(delivered(dropped), expected) < 1e-3
+    torch.testing.assert_close(dropped.norm.running_mean, plain.norm.running_mean)
+
+
+def test_a_reentrant_checkpoint_switched_on_after_an_exact_product_has_worked():
+    plain, model = same(Blocks, None, None)
+    method = DotProd(model, weight=0.5, max_ratio=math.inf)
+    for reentrant in (None, True):
+        model.reentrant = reentrant
+        torch.manual_seed(1)
+        expected = by_hand(plain, [partial(entropy, plain, *examples(i)) for i in (0, 1)], 0.5)
+        torch.manual_seed(1)
+        pair = {str(i): partial(entropy, model, *examples(i)) for i in (0, 1)}
+        if reentrant:
+            with pytest.warns(UserWarning, match="Reentrant activation checkpointing"):
+                method.backward(pair)
+        else:
+            method.backward(pair)
+        assert error(delivered(model), expected) < 1e-3
+        torch.testing.assert_close(model.norm.running_mean, plain.norm.running_mean)
+
+
+def test_a_reentrant_checkpoint_in_the_first_batch_of_a_symmetric_pair():
+    plain, model = same(Blocks, None, None)
+    plain.eval()
+    model.eval()
+    calls = [partial(entropy, plain, *examples(i)) for i in (0, 1)]
+    expected = (by_hand(plain, calls, 0.5) + by_hand(plain, calls[::-1], 0.5)) / 2
+
+    def checkpointed(reentrant):
+        model.reentrant = reentrant
+        try:
+            return entropy(model, *examples(0))
+        finally:
+            model.reentrant = None
+
+    method = DotProd(model, weight=0.5, max_ratio=math.inf, scheme="symmetric")
+    first = [partial(checkpointed, None), partial(checkpointed, True)]
+    with pytest.warns(UserWarning, match="Reentrant activation checkpointing"):
+        method.backward({"one": first, "two": partial(entropy, model, *examples(1))})
+    assert error(delivered(model), expected) < 1e-3
+
+
+def test_lora_on_bert_with_reentrant_checkpointing_lost_most_of_its_gradient():
+    from peft import LoraConfig, get_peft_model
+    from transformers import BertConfig, BertForSequenceClassification
+
+    def make(checkpointed):
+        torch.manual_seed(0)
+        sizes = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 16}
+        config = BertConfig(
+            vocab_size=60, num_hidden_layers=2, num_labels=3, attn_implementation="eager", **sizes
+        )
+        lora = LoraConfig(
+            r=2, target_modules=["query", "value"], task_type="SEQ_CLS", init_lora_weights=False
+        )
+        model = get_peft_model(BertForSequenceClassification(config), lora).double()
+        if checkpointed:
+            model.enable_input_require_grads()
+            model.gradient_checkpointing_enable({"use_reentrant": True})
+        return model
+
+    def of(model, seed):
+        x, y = examples(seed, rows=60)
+        return lambda: model(input_ids=x, labels=y).loss
+
+    plain, model = make(False), make(True)
+    torch.manual_seed(1)  # dropout
+    expected = by_hand(plain, [of(plain, 0), of(plain, 1)], 0.5)
+    torch.manual_seed(1)
+    method = DotProd(model, weight=0.5, max_ratio=math.inf)
+    with pytest.warns(UserWarning, match="Reentrant activation checkpointing"):
+        method.backward({"one": of(model, 0), "two": of(model, 1)})
+    assert error(delivered(model), expected) < 1e-3
