@@ -24,7 +24,7 @@ def by_hand(model, losses, weight):
         [torch.zeros_like(p) if g is None else g for p, g in zip(weights, found, strict=True)]
         for found in (first, second)
     )
-    dot = sum((a.detach().conj() * b).sum().real for a, b in zip(first, second, strict=True))
+    dot = sum((a.detach() * b).sum() for a, b in zip(first, second, strict=True))
     product = torch.autograd.grad(dot, weights, allow_unused=True)
     parts = zip(weights, first, second, product, strict=True)
     return torch.cat(
@@ -189,3 +189,37 @@ def test_lora_on_bert_with_reentrant_checkpointing_lost_most_of_its_gradient():
     with pytest.warns(UserWarning, match="Reentrant activation checkpointing"):
         method.backward({"one": of(model, 0), "two": of(model, 1)})
     assert error(delivered(model), expected) < 1e-3
+
+
+class Words(nn.Module):
+    """An embedding with row-sparse gradients, which torch cannot differentiate twice."""
+
+    def __init__(self, sparse, rows=20):
+        super().__init__()
+        self.words = nn.Embedding(rows, 5, sparse=sparse, padding_idx=0)
+        self.more = nn.Embedding(rows, 5, sparse=sparse)
+        self.head = nn.Linear(5, 3)
+
+    def forward(self, x):
+        return self.head(torch.tanh(self.words(x) * self.more(x) + self.words(x.flip(1))).mean(1))
+
+
+@pytest.mark.parametrize("rows", [20, 3000])  # from 2048 rows on, gradients are kept by rows anyway
+@pytest.mark.parametrize("scheme", ["one-sided", "symmetric"])
+@pytest.mark.parametrize("mode", ["exact", "difference"])
+@pytest.mark.parametrize("objective", ["dot", "cosine"])
+def test_a_sparse_embedding_broke_the_exact_product(rows, scheme, mode, objective):
+    dense, sparse = same(partial(Words, rows=rows), False, True)
+    options = {"weight": 0.5, "max_ratio": math.inf, "scheme": scheme, "objective": objective}
+    reports = []
+    for model, how in ((dense, "exact"), (sparse, mode)):
+        second = [partial(entropy, model, *examples(i, rows=rows)) for i in (1, 2)]
+        pair = {"one": partial(entropy, model, *examples(0, rows=rows)), "two": second}
+        method = DotProd(model, mode=how, **options)
+        reports.append(method.backward(pair))
+        assert method.mode == how
+    assert sparse.words.weight.grad.is_sparse  # or SparseAdam would refuse it
+    tolerance = 1e-12 if mode == "exact" else 1e-3
+    assert error(delivered(sparse), delivered(dense)) < tolerance
+    assert reports[1].extras["dot"] == pytest.approx(reports[0].extras["dot"])
+    torch.optim.SparseAdam([sparse.words.weight]).step()

@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 import torch
+from every_method import METHODS, several
 from torch import nn
 from torch.nn import functional as F
 from toy import Trunk, batch
@@ -32,46 +33,12 @@ class Plain:
         pass
 
 
-def paired(make, **options):
-    """A method on pairs: of the three tasks of a step, the first two."""
-    return lambda model, optimizer: make(model, **options), ("a", "b")
-
-
-def alone(make, **options):
-    """A method on one task a step."""
-    return lambda model, optimizer: make(model, optimizer, **options), ("a",)
-
-
-def combined(make, **options):
-    return lambda model, optimizer: make(model, **options), ("a", "b", "c")
-
-
-difference = {"mode": "difference", "step": 0.1, "max_ratio": 10.0, "weight": 0.5}
-
-METHODS = {
-    "Sum": combined(ga.Sum),
-    "Mean": combined(ga.Mean),
-    "PCGrad": combined(ga.PCGrad),
-    "GradVac": combined(ga.GradVac, beta=0.3),
-    "GradNorm": combined(ga.GradNorm),
-    "PairedSum": paired(ga.PairedSum),
-    "DotProd, exact": paired(ga.DotProd, weight=0.5, max_ratio=10.0),
-    "DotProd, exact, symmetric": paired(ga.DotProd, weight=0.5, max_ratio=10.0, scheme="symmetric"),
-    "DotProd, exact, cosine": paired(ga.DotProd, objective="cosine", max_ratio=10.0),
-    "DotProd, difference": paired(ga.DotProd, **difference),
-    "DotProd, centred": paired(ga.DotProd, scheme="centred", **difference),
-    "DotProd, symmetric": paired(ga.DotProd, scheme="symmetric", **difference),
-    "SAM": (lambda model, optimizer: ga.SAM(model, radius=0.5), ("a",)),
-    "SAM, batches=2": paired(ga.SAM, radius=0.5, batches=2),
-    "Reptile": alone(ga.Reptile, inner_steps=2),
-    "SequentialReptile": alone(ga.SequentialReptile, inner_steps=3, outer_lr=0.3),
-    "FOMAML": alone(ga.FOMAML, inner_steps=3),
-    "MultiTaskReptile": alone(ga.MultiTaskReptile, tasks=2, inner_steps=2, outer_lr=0.5),
-    "SMART": combined(ga.Sum),
-    "SMART, teacher": combined(ga.Sum),
-    "SMART, plain": combined(Plain),
-    "SWEP": combined(ga.Sum),
-    "RecAdam": combined(Plain),
+WALKS = METHODS | {
+    "SMART": several(ga.Sum),
+    "SMART, teacher": several(ga.Sum),
+    "SMART, plain": several(Plain),
+    "SWEP": several(ga.Sum),
+    "RecAdam": several(Plain),
 }
 
 
@@ -114,7 +81,7 @@ class Encoder(Trunk):
 
 def walk(name, around=nullcontext, call=nullcontext, inside=nullcontext):
     """Weights after some steps, and what the model says on the way: after a backward pass, at phi."""
-    make, tasks = METHODS[name]
+    make, tasks = WALKS[name]
     torch.manual_seed(0)
     model = Encoder()
     with torch.no_grad():
@@ -167,7 +134,7 @@ def entropy(labels, scores):
 
 
 @pytest.mark.filterwarnings("ignore:The losses run under autocast, whose rounding")
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", WALKS)
 def test_autocast_around_the_call_hid_that_weights_moved(name):
     reference = walk(name, around=partial(autocast, cache_enabled=False))
     inside = walk(name, inside=autocast)

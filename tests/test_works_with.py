@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 import torch
+from every_method import METHODS as EVERY
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
@@ -335,3 +336,47 @@ def test_peft_lora():
         ]
     ).double()
     torch.testing.assert_close(report.gram, rows @ rows.T, rtol=1e-5, atol=1e-6)
+
+
+class Waves(nn.Module):
+    """Complex weights and a real one; or the same numbers as pairs of reals."""
+
+    def __init__(self, pairs):
+        super().__init__()
+        generator = torch.Generator().manual_seed(0)
+        draw = partial(torch.randn, generator=generator, dtype=torch.complex128)
+        shapes = {"table": (2048, 2), "a": (2, 4), "b": (4, 3), "c": (4, 3)}
+        values = {name: draw(*shape) for name, shape in shapes.items()}
+        self.values = nn.ParameterDict(
+            {name: torch.view_as_real(v).clone() if pairs else v for name, v in values.items()}
+        )
+        self.scale = nn.Parameter(torch.ones(3, dtype=torch.float64))
+        self.pairs = pairs
+
+    def loss(self, task, seed):
+        weights = {n: torch.view_as_complex(v) if self.pairs else v for n, v in self.values.items()}
+        tokens, labels = batch(seed, rows=2048)
+        hidden = torch.tanh(weights["table"][tokens].mean(1) @ weights["a"])
+        waves = hidden @ weights["b" if task == "a" else "c"].conj()
+        return F.cross_entropy(waves.abs() * self.scale + waves.imag, labels)
+
+
+@pytest.mark.parametrize("name", sorted(set(EVERY) - {"DotProd, noise"}))  # a sign per number
+def test_complex_weights_are_pairs_of_real_ones(name):
+    """An independent reference: with pairs of reals there is no conjugate to be forgotten."""
+    make, tasks = EVERY[name]
+    found = []
+    for pairs in (False, True):
+        model = Waves(pairs)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        method = make(list(model.named_parameters()), optimizer)
+        for step in range(6):
+            report = method.backward({t: partial(model.loss, t, 10 * step + ord(t)) for t in tasks})
+            optimizer.step()
+            method.after_step()
+            optimizer.zero_grad()
+        weights = [torch.view_as_real(p) if p.is_complex() else p for p in model.parameters()]
+        found.append(torch.cat([w.detach().flatten() for w in weights]))
+        found.append(report.gram.nan_to_num())
+    torch.testing.assert_close(found[0], found[2], rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(found[1], found[3], rtol=1e-10, atol=1e-12)

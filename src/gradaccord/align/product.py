@@ -16,7 +16,7 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 
 from gradaccord.align.paired import Batch
 from gradaccord.align.vectors import Vector, add_, none_like, scale_, vector_of
-from gradaccord.core.bank import Bank, Gradient, Rows, compact, put, take
+from gradaccord.core.bank import Bank, Gradient, Rows, compact, put, rows_of_sparse, take
 from gradaccord.core.collect import Collector
 from gradaccord.core.displaced import buffers_of, displaced, preserved
 from gradaccord.core.engine import Engine
@@ -80,7 +80,7 @@ class _TwiceBackward(Engine):
             gradient: list[torch.Tensor | None] = [None] * len(self.tensors)
             for i, g in zip(trained, found, strict=True):
                 gradient[i] = g
-            vector, factor = self.direction([None if g is None else g.detach() for g in gradient])
+            vector, factor = self.direction([None if g is None else _stored(g) for g in gradient])
             terms = [
                 _dot(g, v)
                 for g, v in zip(gradient, vector, strict=True)
@@ -105,6 +105,8 @@ class _TwiceBackward(Engine):
                 continue
             if p.grad is not None:
                 p.grad.add_(new.detach())
+            elif new.is_sparse:
+                p.grad = new.detach()
             else:
                 # autograd may give two weights one tensor, or one number seen many times
                 memory = new.untyped_storage().data_ptr()
@@ -113,10 +115,17 @@ class _TwiceBackward(Engine):
                 held.add(memory)
 
 
+def _stored(gradient: torch.Tensor) -> Gradient:
+    return rows_of_sparse(gradient.detach()) if gradient.is_sparse else gradient.detach()
+
+
 def _dot(gradient: torch.Tensor, vector: Gradient) -> torch.Tensor:
+    """The real inner product, which can be differentiated: complex numbers count as pairs of reals."""
+    values = vector.values if isinstance(vector, Rows) else vector
     if isinstance(vector, Rows):
-        return (gradient.index_select(0, vector.index) * vector.values).sum()
-    return (gradient * vector).sum()
+        gradient = gradient.index_select(0, vector.index)
+    product = (gradient * values.conj()).sum()
+    return product.real if product.is_complex() else product
 
 
 def _refuse_errors(output: torch.Tensor) -> None:
