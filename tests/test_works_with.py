@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from functools import partial
 
 import pytest
@@ -13,6 +14,7 @@ from torch.utils.checkpoint import checkpoint
 from toy import Trunk, assert_grads_close, autograd_of, batch, grads, loss_of, losses_of, trunk
 
 import gradaccord
+from gradaccord.data.samplers import ProportionalTasks, TaskBatches
 
 METHODS = {
     "Sum": gradaccord.Sum,
@@ -359,6 +361,74 @@ class Waves(nn.Module):
         hidden = torch.tanh(weights["table"][tokens].mean(1) @ weights["a"])
         waves = hidden @ weights["b" if task == "a" else "c"].conj()
         return F.cross_entropy(waves.abs() * self.scale + waves.imag, labels)
+
+
+@contextmanager
+def default_device(device):
+    before = torch.get_default_device()
+    torch.set_default_device(device)
+    try:
+        yield
+    finally:
+        torch.set_default_device(before)
+
+
+def steps_of(name, device):
+    """Weights and reports of a few steps, the method built and run under a default device."""
+    make, tasks = EVERY[name]
+    model = trunk()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    steps = [losses_of(model, tasks, seed) for seed in range(6)]
+    found = []
+    with default_device(device):
+        method = make(model, optimizer)
+        for losses in steps:
+            report = method.backward(losses)
+            found += [report.losses, report.gram, report.weights]
+            optimizer.step()
+            method.after_step()
+            optimizer.zero_grad()
+            method.load_state_dict(method.state_dict())
+            report.to_floats()
+    return found + [p.detach() for p in model.parameters()]
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_default_device_other_than_the_cpu_mixed_devices(name):
+    """On the meta device every tensor that was meant for the CPU would have lost its values."""
+    for found, expected in zip(steps_of(name, "meta"), steps_of(name, "cpu"), strict=True):
+        assert found.device.type == "cpu"
+        torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("kind", ["SMART", "SWEP"])
+def test_a_default_device_other_than_the_cpu_under_a_wrapped_loss(kind):
+    found = []
+    for device in ("meta", "cpu"):
+        model = trunk()
+        tokens, labels = batch(0)
+        with default_device(device):
+            if kind == "SMART":
+                wrapper = gradaccord.SMART(model, epsilon=0.1, bregman=1.0, probe_every=1)
+            else:
+                wrapper = gradaccord.SWEP(model, encoder="words")
+            torch.manual_seed(1)
+            method = gradaccord.PCGrad(model)
+            forward, loss = partial(model, tokens, "a"), partial(F.cross_entropy, target=labels)
+            method.backward({"a": wrapper.loss(forward, loss)})
+            wrapper.after_step()
+            found.append([p.grad.clone() for p in model.parameters() if p.grad is not None])
+    torch.testing.assert_close(found[0], found[1], rtol=0, atol=0)
+
+
+def test_a_default_device_other_than_the_cpu_under_the_samplers():
+    found = []
+    for device in ("meta", "cpu"):
+        with default_device(device):
+            tasks = ProportionalTasks({"a": 10, "b": 90}, seed=3)
+            batches = TaskBatches(range(23), 4, seed=3)
+            found.append([(next(tasks), next(batches)) for _ in range(9)])
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("name", sorted(set(EVERY) - {"DotProd, noise"}))  # a sign per number

@@ -175,7 +175,7 @@ class PairedSum:
                 f"{type(self).__name__} takes one batch or two, got {len(batches.tasks)} entries: "
                 f"{', '.join(batches.tasks)}."
             )
-        empty = torch.zeros(())
+        empty = torch.zeros((), device="cpu")
         return [Batch(name, calls, empty, [], 0.0) for name, calls in batches.tasks.items()]
 
     def _given_pair(self, first: Batch, second: Batch) -> StepReport:
@@ -226,8 +226,8 @@ class PairedSum:
 
     def _table(self, *batches: Batch) -> torch.Tensor:
         """Dot products between the batches' gradients, without loss scale."""
-        factors = torch.tensor([b.factor for b in batches], dtype=torch.float64) / self.engine.scale()
         table = products(self.gatherer, *[b.gradient for b in batches])
+        factors = table.new_tensor([b.factor for b in batches]) / self.engine.scale()
         return table * factors[:, None] * factors[None, :]
 
     def _deliver_reduced(self, vector: Vector) -> None:
@@ -251,14 +251,14 @@ class PairedSum:
             names = [f"{name}#{i}" for i, name in enumerate(names, 1)]
         weight = 0.5 if self.reduction == "mean" and len(batches) == 2 else 1.0
         found = {"waiting": 0.0}
-        unknown = torch.full((len(batches),) * 2, math.nan, dtype=torch.float64)
+        unknown = torch.full((len(batches),) * 2, math.nan, dtype=torch.float64, device="cpu")
         if len(batches) == 2:
             found |= {"dot": math.nan if table is None else float(table[0, 1])}
         return StepReport(
             tasks=tuple(names),
             losses=torch.stack([batch.loss for batch in batches]),
             gram=unknown if table is None else table,
-            weights=torch.full((len(batches),), weight, dtype=torch.float64),
+            weights=torch.full((len(batches),), weight, dtype=torch.float64, device="cpu"),
             groups=("model",),
             seconds=0.0,
             finite=table is None or bool(torch.isfinite(table).all()),

@@ -72,7 +72,7 @@ class GradNorm(Combination):
 
     def _weights_of(self, measured: Measured) -> torch.Tensor:
         weights = [self.weights.get(task, 1.0) for task in measured.tasks]
-        return torch.tensor(weights, dtype=torch.float64)
+        return torch.tensor(weights, dtype=torch.float64, device="cpu")
 
     def _learn(self, measured: Measured, weights: torch.Tensor) -> None:
         losses = [
@@ -84,7 +84,7 @@ class GradNorm(Combination):
             self.weights.setdefault(task, 1.0)
         lengths = self._gram_of_layer(measured).diagonal().clamp_min(0).sqrt()
         first = [self.initial_losses[task] for task in measured.tasks]
-        progress = torch.tensor(losses, dtype=torch.float64) / torch.tensor(first, dtype=torch.float64)
+        progress = weights.new_tensor(losses) / weights.new_tensor(first)
         norms = weights * lengths
         targets = norms.mean() * (progress / progress.mean()) ** self.alpha
         moved = (weights - self.lr * torch.sign(norms - targets) * lengths).clamp_min(MIN_WEIGHT)

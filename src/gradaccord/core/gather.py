@@ -88,7 +88,7 @@ class Gatherer:
         """The Gram matrix of the tasks' gradients for each parameter, [P, T, T], without loss scale."""
         products = gram(bank.gradients)
         self.agree_on(products)
-        factors = torch.tensor(bank.factors, dtype=torch.float64) / self.engine.scale()
+        factors = torch.tensor(bank.factors, dtype=torch.float64, device="cpu") / self.engine.scale()
         return products * factors[:, None] * factors[None, :]
 
     def agree_on(self, products: torch.Tensor) -> None:

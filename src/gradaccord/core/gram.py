@@ -34,10 +34,10 @@ def gram(gradients: Sequence[Sequence[Gradient | None]]) -> torch.Tensor:
             for product in _products(column):
                 products.setdefault(product.device, []).append(product)
                 owners.setdefault(product.device, []).extend([position] * len(product))
-    total = torch.zeros(n_parameters, n_tasks, n_tasks, dtype=torch.float64)
+    total = torch.zeros(n_parameters, n_tasks, n_tasks, dtype=torch.float64, device="cpu")
     for device, parts in products.items():
         summed = torch.cat(parts).to("cpu").to(torch.float64)  # the one transfer from the device
-        total.index_add_(0, torch.tensor(owners[device]), summed)
+        total.index_add_(0, torch.tensor(owners[device], device="cpu"), summed)
     return total
 
 

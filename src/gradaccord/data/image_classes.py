@@ -61,10 +61,12 @@ class ImageClasses:
                 raise ValueError(f"Class {c} does not exist: there are {len(self)}, numbered from 0.")
         ends = self.counts.cumsum(0).tolist()
         starts = [0, *ends[:-1]]
-        rows = [torch.arange(starts[c], ends[c]) for c in chosen]
+        rows = [torch.arange(starts[c], ends[c], device="cpu") for c in chosen]
         return ImageClasses(
             self.images[torch.cat(rows)] if rows else self.images[:0],
-            torch.repeat_interleave(torch.tensor([len(r) for r in rows], dtype=torch.long)),
+            torch.repeat_interleave(
+                torch.tensor([len(r) for r in rows], dtype=torch.long, device="cpu")
+            ),
             tuple(self.names[c] for c in chosen),
         )
 
@@ -174,7 +176,9 @@ def _decode_all(
                 "give `size` to resize all to one."
             )
     images = torch.stack(decoded)
-    labels = torch.repeat_interleave(torch.tensor([len(by_class[name]) for name in names]))
+    labels = torch.repeat_interleave(
+        torch.tensor([len(by_class[name]) for name in names], device="cpu")
+    )
     return (
         {"images": 255 - images if invert else images, "labels": labels},
         {"names": json.dumps(names)},

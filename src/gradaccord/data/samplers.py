@@ -92,7 +92,7 @@ class SequentialTasks(TaskSampler):
         """The task whose turn it is."""
         place = self.step % len(self)
         if place == 0 and self.shuffle:
-            order = torch.randperm(len(self.tasks), generator=self.generator).tolist()
+            order = torch.randperm(len(self.tasks), generator=self.generator, device="cpu").tolist()
             self.order = tuple(self.tasks[i] for i in order)
         ends = accumulate(self.batches[task] for task in self.order)
         return (next(task for task, end in zip(self.order, ends, strict=True) if place < end),)
@@ -155,7 +155,9 @@ class WeightedTasks(TaskSampler):
             raise ValueError(f"`n` is {n!r}: draw a whole number >= 1 of tasks per step.")
         self.n = n
         largest = max(weights.values())
-        self.weights = torch.tensor([w / largest for w in weights.values()], dtype=torch.float64)
+        self.weights = torch.tensor(
+            [w / largest for w in weights.values()], dtype=torch.float64, device="cpu"
+        )
 
     @property
     def probabilities(self) -> dict[str, float]:
@@ -286,8 +288,8 @@ class TaskBatches(Iterator[Any], Generic[Example]):
     def _shuffle(self) -> torch.Tensor:
         self._shuffled = self.generator.get_state()  # to shuffle this pass again after a restart
         if not self.shuffle:
-            return torch.arange(len(self.data))
-        order = torch.randperm(len(self.data), generator=self.generator)
+            return torch.arange(len(self.data), device="cpu")
+        order = torch.randperm(len(self.data), generator=self.generator, device="cpu")
         return order if self.lengths is None else self._grouped(order, self.lengths)
 
     def _grouped(self, order: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
@@ -298,7 +300,7 @@ class TaskBatches(Iterator[Any], Generic[Example]):
         batches = list(torch.split(torch.cat(pieces), self.batch_size))
         # The last batch may be a short one, and stays at the end.
         last = [batches.pop()] if len(batches[-1]) < self.batch_size else []
-        places = torch.randperm(len(batches), generator=self.generator).tolist()
+        places = torch.randperm(len(batches), generator=self.generator, device="cpu").tolist()
         return torch.cat([batches[place] for place in places] + last)
 
 

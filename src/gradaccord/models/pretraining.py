@@ -136,10 +136,10 @@ def _batches(rows: torch.Tensor, steps: int, seed: int) -> list[torch.Tensor]:
     lengths = (rows != 0).sum(1)
     found: list[torch.Tensor] = []
     while len(found) < steps:
-        noise = torch.rand(len(rows), generator=generator)
+        noise = torch.rand(len(rows), generator=generator, device="cpu")
         order = (lengths + 2 * noise).argsort()
         batches = list(torch.split(order, BATCH))
-        found += [batches[i] for i in torch.randperm(len(batches), generator=generator)]
+        found += [batches[i] for i in torch.randperm(len(batches), generator=generator, device="cpu")]
     return found[:steps]
 
 
