@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from gradaccord import DotProd
+from gradaccord import SAM, DotProd, PairedSum
 
 
 def by_hand(model, losses, weight):
@@ -223,3 +223,121 @@ def test_a_sparse_embedding_broke_the_exact_product(rows, scheme, mode, objectiv
     assert error(delivered(sparse), delivered(dense)) < tolerance
     assert reports[1].extras["dot"] == pytest.approx(reports[0].extras["dot"])
     torch.optim.SparseAdam([sparse.words.weight]).step()
+
+
+SETTINGS = {
+    "PairedSum": partial(PairedSum),
+    "DotProd, exact": partial(DotProd, weight=0.5, max_ratio=math.inf),
+    "DotProd, cosine": partial(DotProd, weight=0.5, max_ratio=math.inf, objective="cosine"),
+    "DotProd, difference": partial(DotProd, weight=0.5, max_ratio=math.inf, mode="difference"),
+    "SAM, batches=2": partial(SAM, batches=2, radius=0.3),
+}
+
+
+def halves(model):
+    """The two halves of a pair, by name."""
+    return [{str(i): partial(entropy, model, *examples(i))} for i in (0, 1)]
+
+
+def by_call(method, model, between=lambda: None):
+    """The gradient of a pair whose halves are given one a call."""
+    first, second = halves(model)
+    method.backward(first)
+    between()
+    report = method.backward(second)
+    return delivered(model), report
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_loss_scale_changed_between_the_halves_of_a_pair(name, resumed):
+    plain, model = same(Words, False, False)
+    expected, told = by_call(SETTINGS[name](plain), plain)
+    scaler = torch.amp.GradScaler("cpu", init_scale=64.0)
+    scaler.scale(torch.ones(1))  # which makes the scale
+    method = SETTINGS[name](model, engine=scaler)
+
+    def change():
+        if resumed:
+            method.load_state_dict(method.state_dict())
+        scaler.update(1024.0)
+
+    found, report = by_call(method, model, change)
+    assert error(found / 1024.0, expected) < (1e-8 if "difference" in name else 1e-12)
+    torch.testing.assert_close(report.gram, told.gram, rtol=1e-10, atol=0)
+
+
+def test_a_loss_scale_changed_before_a_waiting_batch_is_finished():
+    (model,) = same(Words, False)
+    scaler = torch.amp.GradScaler("cpu", init_scale=64.0)
+    scaler.scale(torch.ones(1))
+    method = PairedSum(model, engine=scaler)
+    method.backward(halves(model)[0])
+    scaler.update(1024.0)
+    assert method.finish()
+    expected = torch.autograd.grad(entropy(model, *examples(0)), list(model.parameters()))
+    torch.testing.assert_close(delivered(model) / 1024.0, torch.cat([g.flatten() for g in expected]))
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_weight_frozen_between_the_halves_of_a_pair_was_moved(name, resumed):
+    """As if it had been frozen before both."""
+    (model,) = same(Words, False)
+    model.more.requires_grad_(False)
+    pair = {k: v for half in halves(model) for k, v in half.items()}
+    SETTINGS[name](model).backward(pair)
+    expected = delivered(model)
+    model.zero_grad()
+    model.more.requires_grad_(True)
+    method = SETTINGS[name](model)
+
+    def freeze():
+        if resumed:
+            method.load_state_dict(method.state_dict())
+        model.more.requires_grad_(False)
+
+    found, _ = by_call(method, model, freeze)
+    assert model.more.weight.grad is None
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_a_weight_frozen_while_a_batch_waits_is_not_moved_at_the_end():
+    (model,) = same(Words, False)
+    method = PairedSum(model)
+    method.backward(halves(model)[0])
+    model.more.requires_grad_(False)
+    assert method.finish()
+    assert model.more.weight.grad is None
+    assert model.words.weight.grad is not None
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_weight_unfrozen_between_the_halves_of_a_pair_is_refused(name):
+    (model,) = same(Words, False)
+    model.more.requires_grad_(False)
+    method = SETTINGS[name](model)
+    first, second = halves(model)
+    method.backward(first)
+    model.more.requires_grad_(True)
+    with pytest.raises(ValueError, match=r"'more\.weight' was frozen when .* \('0'\) was run"):
+        method.backward(second)
+    assert all(p.grad is None for p in model.parameters())
+    assert method.finish()  # the first one is still there
+
+
+@pytest.mark.parametrize("make", [PairedSum, DotProd, partial(SAM, batches=2)])
+def test_pairs_that_do_not_fill_a_window_of_an_odd_length(make):
+    (model,) = same(Words, False)
+    first, second = halves(model)
+    with pytest.raises(ValueError, match="`every` is 3, of which 3 are left, and a pair was given"):
+        make(model, every=3).backward(first | second)
+    method = make(model, every=3)
+    method.backward(first)  # an ordinary step
+    method.backward(first | second)
+    assert method.seen == 0
+    method = make(model, every=4)
+    method.backward(first)
+    with pytest.raises(ValueError, match="`every` is 4, of which 3 are left, and a pair was given"):
+        method.backward(first | second)
+    assert method.seen == 1
