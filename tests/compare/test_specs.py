@@ -24,6 +24,9 @@ BASE = check_config({"tasks": {"a": "sst"}, "train": {"epochs": 2}})
         "sum+recadam",
         "stl",
         "reptile:outer_lr=0.5",
+        "torchjd:weighting=CAGrad,c=0.5",
+        "torchjd:weighting=Constant,weights=[1, 2, 5],granularity=layer",
+        "torchjd:weighting=CRMOGM,inner=CAGrad,alpha=0.8,c=0.5",
     ],
 )
 def test_a_spec_is_read_as_it_is_written(text):
@@ -44,6 +47,11 @@ def test_numbers_stay_numbers():
         ("pcgrd", "did you mean 'pcgrad'"),
         ("dotprod:wieght=1", "did you mean 'weight'"),
         ("dotprod:weight", "without a value"),
+        ("torchjd", "needs a `weighting`"),
+        ("torchjd:weighting=CAGrd,c=1", "did you mean 'CAGrad'"),
+        ("torchjd:weighting=CAGrad", "'CAGrad' needs the option `c`"),
+        ("torchjd:weighting=CAGrad,c=1,norm_ep=1", "did you mean 'norm_eps'"),
+        ("torchjd:weighting=SDMGrad", "needs the gradients of two independent batches"),
         ("sum+smrt", "what can be added is smart, swep, recadam"),
     ],
 )

@@ -20,38 +20,38 @@ REFUSED = {
 ROUNDING = 1e-10
 
 
-def options_of(name: str) -> dict[str, Any]:
-    """The options of the weighting of a name with their defaults; `inspect.Parameter.empty` without."""
-    known = _known(name)
-    found = {p.name: p.default for p in inspect.signature(_classes()[known]).parameters.values()}
-    if "weighting" in found:  # CR-MOGM smooths the weights of another one
-        found["inner"] = found.pop("weighting")
-    return found
-
-
-def named(name: str, options: Mapping[str, Any]) -> Any:
-    """The weighting or aggregator of a name, e.g. "CAGrad" with {"c": 0.5}.
-
-    A list is made a tensor. "CRMOGM" takes `inner`, the name of the weighting that it smooths, and
-    that one's options.
-    """
-    known, takes = _known(name), options_of(name)
-    given = {k: v for k, v in options.items() if k in takes}
-    rest = {k: v for k, v in options.items() if k not in takes}
-    missing = [k for k, default in takes.items() if default is inspect.Parameter.empty]
-    for option in missing:
-        if option not in given:
+def options_of(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of the weighting of a name, with their defaults; one that is needed must be given."""
+    known, needed = _known(name), inspect.Parameter.empty
+    signature = inspect.signature(_classes()[known]).parameters.values()
+    options = {"inner" if p.name == "weighting" else p.name: p.default for p in signature}
+    for option, default in options.items():
+        if default is needed and option not in given:
             raise TypeError(f"The weighting {known!r} needs the option `{option}`: give it a value.")
+    if "inner" in options:
+        options = options_of(given["inner"], given) | options
+    return options
+
+
+def named(name: str, given: Mapping[str, Any]) -> Any:
+    """The weighting or aggregator of a name, e.g. "CAGrad" with {"c": 0.5}; lists are made tensors.
+
+    "CRMOGM" takes `inner`, the name of the weighting that it smooths, and that one's options.
+    """
+    known, options = _known(name), options_of(name, given)
+    for option in given:
+        if option not in options:
+            takes = f"it has {', '.join(options)}" if options else "leave it out"
+            raise TypeError(f"The weighting {known!r} has no option {option!r}: {takes}.")
+    cls = _classes()[known]
+    own = {k: _tensor(v) for k, v in given.items() if k in inspect.signature(cls).parameters}
     if "inner" in given:
-        inner, _ = weighting_of(named(given.pop("inner"), rest))
-        given["weighting"], rest = inner, {}
-    if rest:
-        own = ", ".join(takes) or "none"
-        raise TypeError(f"The weighting {known!r} has no option {next(iter(rest))!r}: it has {own}.")
+        rest = {k: v for k, v in given.items() if k not in own and k != "inner"}
+        own["weighting"], _ = weighting_of(named(given["inner"], rest))
     try:
-        return _classes()[known](**{k: _tensor(v) for k, v in given.items()})
+        return cls(**own)
     except (TypeError, ValueError, AttributeError) as error:
-        told = ", ".join(f"{k}={v!r}" for k, v in options.items())
+        told = ", ".join(f"{k}={v!r}" for k, v in given.items()) or "nothing"
         raise ValueError(f"The weighting {known!r} cannot be made of {told}: {error}") from error
 
 

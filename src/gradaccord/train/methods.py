@@ -162,17 +162,14 @@ _ENTRIES = (
 
 
 def _options_of_weighting(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What the weighting of a name takes, and the one inside it if it has one."""
-    found: dict[str, Any] = {}
-    for name in (given.get("weighting"), given.get("inner")):
-        if name is not None:
-            try:
-                found |= options_of(str(name))
-            except TypeError as error:  # of a weighting that fits no Gram matrix
-                raise ValueError(str(error)) from error
-    if not found and given.get("weighting") is None:
+    """What TorchJD's weighting of a name takes."""
+    name = given.get("weighting")
+    if name is None:
         raise ValueError("The method 'torchjd' needs a `weighting`: e.g. UPGrad, CAGrad or MGDA.")
-    return found
+    try:
+        return options_of(str(name), given)
+    except TypeError as error:  # it cannot be used, or not without an option
+        raise ValueError(str(error)) from error
 
 
 METHODS = {entry.name: entry for entry in _ENTRIES}
