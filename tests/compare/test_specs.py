@@ -24,11 +24,22 @@ BASE = check_config({"tasks": {"a": "sst"}, "train": {"epochs": 2}})
         "sum+recadam",
         "stl",
         "reptile:outer_lr=0.5",
+        "torchjd:weighting=CAGrad,c=0.5",
+        "torchjd:weighting=Constant,weights=[1, 2, 5],granularity=layer",
+        "torchjd:weighting=CRMOGM,inner=CAGrad,alpha=0.8,c=0.5",
     ],
 )
 def test_a_spec_is_read_as_it_is_written(text):
     assert str(Spec.parse(text)) == text
     assert "/" not in Spec.parse(text).folder
+
+
+def test_a_spec_with_a_list_is_found_again():
+    text = "torchjd:weighting=Constant,weights=[1, 2, 5]"
+    assert list(dict.fromkeys([Spec.parse(text), Spec.parse("sum"), Spec.parse(text)])) == [
+        Spec.parse(text),
+        Spec.parse("sum"),
+    ]
 
 
 def test_numbers_stay_numbers():
@@ -44,6 +55,11 @@ def test_numbers_stay_numbers():
         ("pcgrd", "did you mean 'pcgrad'"),
         ("dotprod:wieght=1", "did you mean 'weight'"),
         ("dotprod:weight", "without a value"),
+        ("torchjd", "needs a `weighting`"),
+        ("torchjd:weighting=CAGrd,c=1", "did you mean 'CAGrad'"),
+        ("torchjd:weighting=CAGrad", "'CAGrad' needs the option `c`"),
+        ("torchjd:weighting=CAGrad,c=1,norm_ep=1", "did you mean 'norm_eps'"),
+        ("torchjd:weighting=SDMGrad", "needs the gradients of two independent batches"),
         ("sum+smrt", "what can be added is smart, swep, recadam"),
     ],
 )

@@ -34,7 +34,7 @@ class Spec:
         first, *added = whole.split("+")
         name, _, given = first.partition(":")
         options = []
-        for part in filter(None, given.split(",")):
+        for part in filter(None, re.split(r",(?![^\[]*\])", given)):  # not at commas in brackets
             key, equals, value = part.partition("=")
             if not equals:
                 raise ValueError(
@@ -63,6 +63,9 @@ class Spec:
         options = ",".join(f"{key}={value}" for key, value in self.options)
         named = "+".join([f"{self.method}:{options}" if options else self.method, *self.added])
         return named if self.rate == 1 else f"{named}@{self.rate:g}"
+
+    def __hash__(self) -> int:
+        return hash(str(self))  # options may hold lists
 
     @property
     def folder(self) -> str:

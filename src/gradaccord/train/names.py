@@ -50,6 +50,11 @@ def _check_method(config: Config) -> None:
     known: dict[str, Iterable[str]] = {n: list(e.known_options()) for n, e in METHODS.items()}
     known[SINGLE_TASK] = ()
     name = config.method.name.lower().replace("-", "_")
+    if name == "torchjd":
+        try:
+            known[name] = METHODS[name].known_options(config.method.options)
+        except ValueError as error:  # the weighting is unknown
+            raise UnknownNameError(("method", "weighting"), str(error)) from error
     _check(("method",), "The method", name, config.method.options, known)
 
 

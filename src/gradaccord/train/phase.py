@@ -50,7 +50,7 @@ class Phase:
         options = dict(config.method.options) if main else {}
         alone = len(batches) == 1 or entry.feed == "one"
         if entry.cls in ("Sum", "Mean") and alone and train.clip is not None:
-            # Nothing to compare, and what is not finite is found by clipping.
+            # Nothing to compare; what is not finite is seen without it.
             options.setdefault("measure", False)
         sampler = config.sampler if main else None
         self.name = name
@@ -76,7 +76,7 @@ class Phase:
         self.method = entry.build(
             trainable,
             self.optimizer,
-            tasks=len(self.batches),
+            tasks=tuple(self.batches),
             engine=accelerator,
             seed=train.seed,
             **options,
