@@ -60,7 +60,7 @@ class StepNorms(nn.Module):
                         "averages: build it with track_running_stats=True and a momentum, or use "
                         "statistics='batch'."
                     )
-                self.counters[f"{name}.num_batches_tracked"] = torch.zeros((), dtype=torch.int64)
+                self.counters[f"{name}.num_batches_tracked"] = torch.zeros((), dtype=torch.int64, device="cpu")
                 for kind in STATISTICS:
                     tensor = getattr(norm, kind)
                     self.tracked.append(f"{name}.{kind}")
@@ -91,7 +91,7 @@ class StepNorms(nn.Module):
     def commit(self, group: ProcessGroup | None) -> None:
         """Each statistic becomes the mean over the tasks of where it has moved."""
         sums = {name: torch.zeros_like(self.statistics[name]) for name in self.tracked}
-        count = torch.zeros(self.steps, dtype=torch.float64)
+        count = torch.zeros(self.steps, dtype=torch.float64, device="cpu")
         for step, moved in self._seen:
             count[step] += 1
             for name, tensor in moved.items():
