@@ -110,8 +110,8 @@ class MetaLearner(nn.Module):
         self.adapted = tuple(n for n in self.learned if adapted is None or adapted(n))
         if not self.adapted:
             raise ValueError(
-                f"None of the model's {len(self.learned)} trainable parameters moves in the inner loop: "
-                "set requires_grad=True, or let `adapted` accept one of their names."
+                f"None of the model's {len(self.learned)} trainable parameters moves in the inner "
+                "loop: set requires_grad=True, or let `adapted` accept one of their names."
             )
         self.iteration: torch.Tensor
         count = torch.zeros((), dtype=torch.int64, device="cpu")

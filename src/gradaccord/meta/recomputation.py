@@ -1,25 +1,23 @@
 """No activation checkpointing inside a learner's forward pass: it would compute with other weights.
 
 A checkpoint runs its part of the model again in the backward pass. By then the module holds its own
-weights, and no longer those of the inner loop: gradients would be wrong without a word. torch's two
-kinds are refused, whoever calls them: the one without reentrant autograd works by saved-tensor hooks,
-which torch can forbid; the reentrant one is asked before it runs.
+weights, and no longer those of the inner loop: gradients would be wrong without a word. So torch's two
+kinds of checkpoint, whoever calls them, ask here before they run.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from torch.autograd.graph import disable_saved_tensors_hooks
+from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import CheckpointFunction
 
 REFUSAL = (
-    "Activation checkpointing (or another saved-tensor hook) is on in the model or around the call, and "
-    "would compute again with the model's own weights and not with those of the inner loop: switch it "
-    "off, for example by model.gradient_checkpointing_disable()."
+    "The model uses activation checkpointing, which would compute again with its own weights and not "
+    "with those of the inner loop: switch it off, as model.gradient_checkpointing_disable() does."
 )
 
 
@@ -28,16 +26,6 @@ class _Here(threading.local):
 
 
 _here = _Here()
-_checkpoint = CheckpointFunction.forward
-
-
-def _checkpoint_unless_refused(ctx: Any, *args: Any) -> Any:
-    if _here.refuses:
-        raise RuntimeError(REFUSAL)
-    return _checkpoint(ctx, *args)
-
-
-CheckpointFunction.forward = staticmethod(_checkpoint_unless_refused)
 
 
 @contextmanager
@@ -45,7 +33,22 @@ def recomputation_refused() -> Iterator[None]:
     """A checkpoint that is met inside, on this thread, raises a RuntimeError."""
     before, _here.refuses = _here.refuses, True
     try:
-        with disable_saved_tensors_hooks(REFUSAL):
-            yield
+        yield
     finally:
         _here.refuses = before
+
+
+def _asking(run: Callable[..., Any]) -> Callable[..., Any]:
+    def asked(*args: Any) -> Any:
+        if _here.refuses:
+            raise RuntimeError(REFUSAL)
+        return run(*args)
+
+    return asked
+
+
+# The reentrant kind is a function of autograd's; the other is made of hooks for saved tensors.
+setattr(CheckpointFunction, "forward", staticmethod(_asking(CheckpointFunction.forward)))  # noqa: B010
+for hooks in saved_tensors_hooks.__subclasses__():
+    if hooks.__module__ == CheckpointFunction.__module__:
+        setattr(hooks, "__enter__", _asking(hooks.__enter__))  # noqa: B010
