@@ -12,7 +12,7 @@ from torch import nn
 
 from gradaccord.meta.learner import Outcome, one_of
 from gradaccord.meta.minibatches import pairs
-from gradaccord.meta.network import Params
+from gradaccord.meta.network import Params, uncompiled
 from gradaccord.meta.reptile import Moments, Reptile
 from gradaccord.meta.task_batch import Task
 
@@ -116,7 +116,7 @@ class DotProd(Reptile):
             (task.support[places], task.support_labels[places]) for places in pair
         )
         first = self._gradient(params, weights, one, one_labels)
-        with torch.enable_grad():
+        with torch.enable_grad(), uncompiled():
             second = self._gradient(params, weights, two, two_labels, create_graph=True)
             slope = torch.stack([(g * v).sum() for g, v in zip(second, first, strict=True)]).sum()
             product = torch.autograd.grad(slope, weights, allow_unused=True, materialize_grads=True)
