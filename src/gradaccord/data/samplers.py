@@ -206,11 +206,14 @@ class TaskBatches(Iterator[Any], Generic[Example]):
 
     data: anything with a length and items. collate: makes a batch of a list of items.
     lengths: of each item, e.g. in tokens. With them, items of like length share a batch, so that
-        little is padded: every `GROUP` batches' worth of shuffled items are sorted before they are
-        cut into batches, and the batches come in random order.
+        little is padded: the shuffled items are sorted within windows of at most `WINDOW` batches and
+        of at most 1 / `PARTS` of a pass, so that over the passes an item meets about as many others
+        as without; a pass of fewer than 2 * `PARTS` batches is not sorted. The batches come in random
+        order, and what does not fill a batch is cut off at random, before anything is sorted.
     """
 
-    GROUP = 50
+    WINDOW = 50
+    PARTS = 25
 
     def __init__(
         self,
@@ -291,15 +294,18 @@ class TaskBatches(Iterator[Any], Generic[Example]):
         return order if self.lengths is None else self._grouped(order, self.lengths)
 
     def _grouped(self, order: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        whole = len(order) // self.batch_size
+        window = min(whole // self.PARTS, self.WINDOW)
+        if window < 2:
+            return order
+        full, rest = order.split([whole * self.batch_size, len(order) - whole * self.batch_size])
         pieces = [
             piece[lengths[piece].argsort(descending=True, stable=True)]
-            for piece in torch.split(order, self.GROUP * self.batch_size)
+            for piece in full.split(window * self.batch_size)
         ]
-        batches = list(torch.split(torch.cat(pieces), self.batch_size))
-        # The last batch may be a short one, and stays at the end.
-        last = [batches.pop()] if len(batches[-1]) < self.batch_size else []
-        places = torch.randperm(len(batches), generator=self.generator).tolist()
-        return torch.cat([batches[place] for place in places] + last)
+        places = torch.randperm(whole, generator=self.generator)
+        batches = torch.cat(pieces).view(whole, self.batch_size)[places]
+        return torch.cat([batches.flatten(), rest])
 
 
 def _counts(field: str, counts: Mapping[str, int]) -> dict[str, int]:
