@@ -37,7 +37,7 @@ def test_what_a_sampler_draws_at_once_is_given_one_by_one():
 def test_a_pair_has_two_names_also_if_the_task_is_the_same():
     given = feeder("pair", sizes=(40,))
     first, second = next(given)
-    assert (first.name, second.name) == ("t0:1", "t0:2")
+    assert (first.name, second.name) == ("t0#1", "t0#2")
     assert not set(first.rows) & set(second.rows)
 
 

@@ -6,11 +6,12 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from numbers import Integral
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar, get_args
 
 import torch
 
 Example = TypeVar("Example")
+Pairs = Literal["batches", "tasks"]
 
 
 class TaskSampler(Iterator[tuple[str, ...]]):
@@ -195,6 +196,54 @@ class UniformTasks(WeightedTasks):
         names = [tasks] if isinstance(tasks, str) else list(tasks)
         TaskSampler.__init__(self, names)  # finds a name given twice, which a mapping would hide
         super().__init__(dict.fromkeys(names, 1.0), n=n, seed=seed)
+
+
+class TaskPairs(TaskSampler):
+    """Every step the two tasks of a pair of batches, for methods on pairs such as `DotProd`.
+
+    Kedia et al. 2021 (Algorithm 1) pair consecutive batches of the one stream they train on; so here
+    a pair is two consecutive batches of one task, drawn once for both.
+
+    sampler: draws the tasks.
+    pairs: "batches": each task that is drawn gives a pair of its own batches. "tasks": the tasks, in
+        the order in which they are drawn, make the pairs two by two, which aligns tasks with one
+        another. None: "tasks" where the sampler draws several tasks at once, else "batches".
+    """
+
+    def __init__(self, sampler: TaskSampler, pairs: Pairs | None = None) -> None:
+        super().__init__(sampler.tasks)
+        if pairs not in (None, *get_args(Pairs)):
+            raise ValueError(f"`pairs` is {pairs!r}: use 'batches' or 'tasks'.")
+        self.sampler = sampler
+        self.pairs = pairs
+        self.pending: tuple[str, ...] = ()  # drawn and not yet given
+
+    def draw(self) -> tuple[str, ...]:
+        """The first batch's task and the second's."""
+        while len(self.pending) < 2:
+            drawn = next(self.sampler)
+            alone = self.pairs == "batches" or (self.pairs is None and len(drawn) == 1)
+            self.pending += tuple(task for task in drawn for _ in range(2 if alone else 1))
+        pair, self.pending = self.pending[:2], self.pending[2:]
+        return pair
+
+    def state_dict(self) -> dict[str, Any]:
+        """The sampler's, and what it has drawn ahead."""
+        return super().state_dict() | {"of": self.sampler.state_dict(), "pending": self.pending}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from a saved position; a fresh instance with the same tasks will do."""
+        super().load_state_dict(state)
+        self.sampler.load_state_dict(state["of"])
+        self.pending = tuple(state["pending"])
+
+
+def batch_names(tasks: Sequence[str]) -> tuple[str, ...]:
+    """A name for each batch of a step: its task's, with #1, #2, ... where that comes more than once."""
+    return tuple(
+        f"{task}#{tasks[: i + 1].count(task)}" if tasks.count(task) > 1 else task
+        for i, task in enumerate(tasks)
+    )
 
 
 class TaskBatches(Iterator[Any], Generic[Example]):

@@ -111,6 +111,12 @@ class Method(_Named):
 class Sampler(_Named):
     """Which tasks a step takes: round_robin, sequential, proportional, uniform, weighted."""
 
+    pairs: Literal["batches", "tasks"] | None = Field(
+        None,
+        description="Of methods on pairs: two batches of one task, or tasks with one another; default: "
+        "tasks where the sampler draws several at once, else batches.",
+    )
+
 
 class Optimizer(_Named):
     """sgd, adam, adamw, adafactor or recadam, with the options of the class."""
