@@ -347,14 +347,14 @@ class TaskBatches(Iterator[Any], Generic[Example]):
         window = min(whole // self.PARTS, self.WINDOW)
         if window < 2:
             return order
-        full, rest = order.split([whole * self.batch_size, len(order) - whole * self.batch_size])
+        full = order[: whole * self.batch_size]
         pieces = [
             piece[lengths[piece].argsort(descending=True, stable=True)]
-            for piece in full.split(window * self.batch_size)
+            for piece in torch.split(full, window * self.batch_size)
         ]
         places = torch.randperm(whole, generator=self.generator)
         batches = torch.cat(pieces).view(whole, self.batch_size)[places]
-        return torch.cat([batches.flatten(), rest])
+        return torch.cat([batches.flatten(), order[len(full) :]])
 
 
 def _counts(field: str, counts: Mapping[str, int]) -> dict[str, int]:

@@ -14,13 +14,13 @@ from gradaccord.data.samplers import TaskSampler, batch_names
 class Draw(NamedTuple):
     """One batch to be read: the name under which its loss is given, its task, its examples.
 
-    count: of examples over all processes.
+    total: examples over all processes.
     """
 
     name: str
     task: str
     examples: list[int]
-    count: int
+    total: int
 
 
 class Part(NamedTuple):
@@ -125,7 +125,7 @@ class TaskCollator:
     def __call__(self, drawn: list[tuple[Draw, list[Any]]]) -> list[Part]:
         """The parts of a micro-batch."""
         return [
-            Part(draw.name, draw.task, self.collators[draw.task](examples), draw.count)
+            Part(draw.name, draw.task, self.collators[draw.task](examples), draw.total)
             for draw, examples in drawn
         ]
 
