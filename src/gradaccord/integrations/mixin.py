@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -22,6 +23,7 @@ from gradaccord.integrations.loading import make_loader, make_plan
 from gradaccord.integrations.plan import Part
 from gradaccord.integrations.resuming import NETWORK, ResumingMixin
 from gradaccord.integrations.state import network_of
+from gradaccord.launched import fewer_than_asked
 from gradaccord.regularize.smart import SMART
 from gradaccord.trajectory.trajectory import Trajectory, at_outer_weights
 
@@ -174,6 +176,9 @@ class AlignedMixin(ResumingMixin):
         return optimizer
 
     def _build_method(self) -> None:
+        missing = fewer_than_asked(self.args.world_size)
+        if missing is not None:
+            warnings.warn(missing, stacklevel=2)
         if self.args.n_gpu > 1:
             raise ValueError(
                 f"{self.args.n_gpu} devices are used by one process (nn.DataParallel), which gives no "

@@ -155,8 +155,8 @@ class Train(_Section):
     )
     checkpointing: bool = Field(
         False,
-        description="Recompute activations inside the trunk's blocks in the backward pass: less memory, "
-        "about a third more time.",
+        description="Recompute activations inside the trunk's blocks in the backward pass: less "
+        "memory, one more forward pass.",
     )
     evaluate_every: Share | Positive = Field(
         0.25, description="Steps, or a share of the run, between evaluations on dev."
