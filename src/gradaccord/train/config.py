@@ -111,6 +111,12 @@ class Method(_Named):
 class Sampler(_Named):
     """Which tasks a step takes: round_robin, sequential, proportional, uniform, weighted."""
 
+    pairs: Literal["batches", "tasks"] | None = Field(
+        None,
+        description="Of methods on pairs: two batches of one task, or tasks with one another; default: "
+        "tasks where the sampler draws several at once, else batches.",
+    )
+
 
 class Optimizer(_Named):
     """sgd, adam, adamw, adafactor or recadam, with the options of the class."""
@@ -142,8 +148,16 @@ class Train(_Section):
     warmup: Share = Field(0.1, description="Share of the run during which the rate rises.")
     clip: Annotated[float, Field(gt=0)] | None = Field(1.0, description="Longest gradient; null: any.")
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    compile: bool = Field(False, description="torch.compile the trunk.")
-    checkpointing: bool = Field(False, description="Recompute activations, to save memory.")
+    compile: bool = Field(
+        False,
+        description="torch.compile the trunk: a minute or two at the start, faster steps on a GPU; "
+        "not with `regularize` nor FSDP2.",
+    )
+    checkpointing: bool = Field(
+        False,
+        description="Recompute activations inside the trunk's blocks in the backward pass: less "
+        "memory, one more forward pass.",
+    )
     evaluate_every: Share | Positive = Field(
         0.25, description="Steps, or a share of the run, between evaluations on dev."
     )

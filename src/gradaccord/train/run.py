@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from gradaccord.launched import fewer_than_asked
 from gradaccord.train.checkpoints import CHECKPOINTS, Checkpoints
 from gradaccord.train.config import Config
 from gradaccord.train.fitting import Fit
@@ -249,6 +250,9 @@ def describe(config: Config, problem: Problem, accelerator: Any) -> Iterator[str
     if accelerator.num_processes > 1:
         where += f", processes: {accelerator.num_processes}"
     yield f"{config.model.name}: {weights / 1e6:.1f} M weights; {where}."
+    missing = fewer_than_asked(accelerator.num_processes)
+    if missing is not None:
+        yield missing
     for name, prepared in problem.prepared.items():
         counts = ", ".join(f"{len(own):,} {split}" for split, own in prepared.splits.items())
         seen = name in problem.trained or name in problem.judged
