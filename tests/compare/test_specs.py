@@ -10,7 +10,9 @@ from gradaccord.compare.commands import split_methods
 from gradaccord.compare.specs import Spec, with_controls
 from gradaccord.compare.statistics import Difference, Mean, holm
 from gradaccord.compare.sweep import Range, sweep
-from gradaccord.train.reading import check_config
+from gradaccord.train.config import Method
+from gradaccord.train.methods import METHODS
+from gradaccord.train.reading import check_config, read_config
 
 BASE = check_config({"tasks": {"a": "sst"}, "train": {"epochs": 2}})
 
@@ -82,6 +84,59 @@ def test_controls_are_added_once_and_before_their_methods():
         "sum", "pcgrad", "paired_sum", "paired_sum@1.1", "dotprod", "gradvac",
         "sequential_reptile:outer_lr=1", "sequential_reptile",
     ]  # fmt: skip
+
+
+SPELLINGS = [
+    ("sequential_reptile", "sequential-reptile"),
+    ("sequential_reptile", "SequentialReptile"),
+    ("dotprod", "DotProd"),
+    ("dotprod", "Dot-Prod"),
+    ("multitask_reptile", "MultiTaskReptile"),
+    ("stl", "STL"),
+    ("sum+smart", "Sum+SMART"),
+    ("sum+recadam", "sum+RecAdam"),
+]
+
+
+@pytest.mark.parametrize(("name", "spelled"), SPELLINGS)
+def test_the_controls_of_a_method_do_not_depend_on_how_its_name_is_spelled(name, spelled):
+    known, given = Spec.parse(name), Spec.parse(f" {spelled} ")
+    assert given == known
+    assert str(given) == name
+    assert given.controls() == known.controls()
+    assert with_controls([given, known], Spec.parse("SUM")) == with_controls([known], Spec.parse("sum"))
+
+
+@pytest.mark.parametrize("method", [*METHODS, "stl"])
+def test_every_spelling_of_every_method_is_read_as_its_name_everywhere(method, tmp_path):
+    """In YAML, as an override, in Python and in a comparison: one method, one folder, one result."""
+    plain = f"method: {method}\ntasks: {{a: sst}}\n"
+    for spelled in (method.upper(), method.replace("_", "-"), method.title().replace("_", "")):
+        (tmp_path / "a.yaml").write_text(plain.replace(method, spelled))
+        assert read_config(tmp_path / "a.yaml").method.name == method
+        assert read_config(tmp_path / "a.yaml", [f"method={spelled}"]).method.name == method
+        assert read_config(tmp_path / "a.yaml", [f"method.name={spelled}"]).method.name == method
+        assert Method(name=spelled).name == method
+        assert Spec.parse(spelled).folder == method
+
+
+def test_other_names_of_a_configuration_are_made_canonical_too():
+    """A report tells recadam by its name, a run its sampler."""
+    config = check_config(
+        {
+            "tasks": {"a": "sst"},
+            "regularize": "SMART",
+            "sampler": "Round-Robin",
+            "train": {"optimizer": {"name": "RecAdam"}},
+        }
+    )
+    names = (config.regularize[0].name, config.sampler.name, config.train.optimizer.name)
+    assert names == ("smart", "round_robin", "recadam")
+
+
+def test_stl_takes_no_options():
+    with pytest.raises(ValueError, match="Method 'stl' has no option 'weight'"):
+        Spec.parse("STL:weight=1")
 
 
 def test_dotprod_must_also_beat_a_longer_step():

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Literal
 
 import gradaccord
-from gradaccord.train.spelling import nearest
+from gradaccord.train.spelling import canonical, nearest
 
 # What one `backward` is given: a batch of each of the step's tasks; one batch; two batches at the
 # same weights; or one batch of a task that stays the same for a whole trajectory.
@@ -179,13 +179,25 @@ def _weighting(name: Any) -> Any:
 
 
 METHODS = {entry.name: entry for entry in _ENTRIES}
-SINGLE_TASK = "stl"  # one model per task: several runs, see `train.single_task`
+SINGLE_TASK = "stl"  # one model per task: several runs, see `train.start`
+NAMES = (*METHODS, SINGLE_TASK)
+
+
+def canonical_method(name: str) -> str:
+    """The name as it is known here, however it was spelled; one that is unknown stays as it is."""
+    return canonical(name, NAMES)
 
 
 def find_method(name: str) -> Entry:
     """The entry of a name; an unknown one is answered with the nearest."""
-    found = METHODS.get(name.lower().replace("-", "_"))
-    if found is None:
-        known = [*METHODS, SINGLE_TASK]
-        raise ValueError(f"The method {name!r} is unknown: {nearest(name, known)}")
-    return found
+    if name not in METHODS:
+        raise ValueError(f"The method {name!r} is unknown: {nearest(name, NAMES)}")
+    return METHODS[name]
+
+
+def check_method(name: str, options: Mapping[str, Any]) -> None:
+    """Refuse a method or an option that there is none of."""
+    if name != SINGLE_TASK:
+        find_method(name).check(options)
+    elif options:
+        raise ValueError(f"Method {name!r} has no option {next(iter(options))!r}: leave it out.")

@@ -37,7 +37,7 @@ def check_names(config: Config) -> None:
     optimizer = config.train.optimizer
     known = {name: optimizer_options(name) for name in OPTIMIZERS}
     place = ("train", "optimizer")
-    _check(place, "`train.optimizer`", optimizer.name.lower(), optimizer.options, known)
+    _check(place, "`train.optimizer`", optimizer.name, optimizer.options, known)
     _check_regularizers(config)
     _check_model(config)
     for name, task in config.tasks.items():
@@ -49,8 +49,7 @@ def _check_method(config: Config) -> None:
 
     known: dict[str, Iterable[str]] = {n: list(e.known_options()) for n, e in METHODS.items()}
     known[SINGLE_TASK] = ()
-    name = config.method.name.lower().replace("-", "_")
-    _check(("method",), "The method", name, config.method.options, known)
+    _check(("method",), "The method", config.method.name, config.method.options, known)
 
 
 def _check_regularizers(config: Config) -> None:
