@@ -51,10 +51,12 @@ def compare(
     with user_mistakes(ValueError, OSError, ModuleNotFoundError), ExitStack() as stack:
         from gradaccord.compare import tables
         from gradaccord.compare.budget import budget_of
+        from gradaccord.compare.building import check_builds
         from gradaccord.compare.runs import Standing, execute, fitting_jobs, plan
         from gradaccord.compare.screen import Screen
         from gradaccord.compare.specs import Spec, with_controls
         from gradaccord.compare.summary import summarise
+        from gradaccord.train.problem import load_problem
         from gradaccord.train.reading import read_config
         from gradaccord.train.run_folder import ABOUT, about, locked, write_json
 
@@ -64,7 +66,10 @@ def compare(
         wanted = with_controls(specs, first) if controls else list(dict.fromkeys([first, *specs]))
         folder = out if out is not None else Path("runs") / f"{file.stem}-compare"
         stack.enter_context(locked(folder))
-        gradients, memory = budget_of(base, data)
+        problem = load_problem(base, data)
+        gradients, memory = budget_of(base, problem)
+        check_builds(base, wanted, gradients, problem)
+        del problem  # its memory is the runs'
         side_by_side = fitting_jobs(jobs, memory)
         runs = plan(base, wanted, seeds, gradients, folder)
         write_json(folder / ABOUT, about(["gradaccord", *sys.argv[1:]]))

@@ -157,7 +157,7 @@ def differences(material: Material) -> Table | None:
         ["method", "task", f"to {baseline}", "p", "Holm p", "control", "to control", "p", "Holm p"],
         rows,
         "In points of percent, mean ± standard error of the differences seed by seed, p of the paired "
-        "t-test. Of many tests some fall below 0.05 by chance: beside it stands p as corrected by Holm, "
+        "t-test. Of many tests some fall below 0.05 by chance: beside it is p as corrected by Holm, "
         f"for the {of_averages} tests of averages together and for the {of_tasks} of single tasks. "
         f"Fewer than {PAIRS} pairs of seeds, or equal differences, have no p value.",
     )

@@ -32,6 +32,7 @@ class Entry:
     control: str | None = "sum"
     fixed: Mapping[str, Any] = field(default_factory=dict)
     needs_optimizer: bool = False
+    without: tuple[str, ...] = ()  # options of its base class that it does not take
     kept: int = 0  # of gradients or weights, beside the gradient that is stepped on
 
     def build(self, model: Any, optimizer: Any, *, tasks: int, **options: Any) -> Any:
@@ -72,7 +73,7 @@ class Entry:
                 for option in inspect.signature(base.__init__).parameters.values():
                     if option.name not in hidden and option.kind is not option.VAR_KEYWORD:
                         found[option.name] = option.default
-        return {k: self.fixed.get(k, v) for k, v in found.items()}
+        return {k: self.fixed.get(k, v) for k, v in found.items() if k not in self.without}
 
     def check(self, options: Mapping[str, Any]) -> None:
         """Refuse an option that the method does not have."""
@@ -85,10 +86,23 @@ class Entry:
 
 _ENTRIES = (
     Entry("sum", "plain multi-task training on the summed loss", "all", "Sum", control=None),
-    Entry("mean", "plain multi-task training on the mean loss", "all", "Mean", control=None),
+    Entry(
+        "mean",
+        "plain multi-task training on the mean loss",
+        "all",
+        "Mean",
+        control=None,
+        without=("reduction",),
+    ),
     Entry("pcgrad", "projects conflicting task gradients off one another", "all", "PCGrad"),
     Entry("gradvac", "raises each pair's cosine to its running target", "all", "GradVac"),
-    Entry("gradnorm", "learns task weights that train all tasks at one rate", "all", "GradNorm"),
+    Entry(
+        "gradnorm",
+        "learns task weights that train all tasks at one rate",
+        "all",
+        "GradNorm",
+        without=("granularity",),
+    ),
     Entry("torchjd", "any TorchJD weighting, e.g. weighting: CAGrad", "all", "TorchJD"),
     Entry(
         "paired_sum",
