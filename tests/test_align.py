@@ -484,7 +484,9 @@ def test_a_symmetric_term_across_a_checkpoint_says_what_it_needs():
     method.backward({"x": partial(bowls.loss, 0)})
     fresh = DotProd(bowls, scheme="symmetric")
     fresh.load_state_dict(method.state_dict())
-    with pytest.raises(ValueError, match="'x' was loaded from a checkpoint and cannot be run again"):
+    with pytest.raises(
+        ValueError, match="'x' comes from a checkpoint or a copy and cannot be run again"
+    ):
         fresh.backward({"x": partial(bowls.loss, 1)})
 
 

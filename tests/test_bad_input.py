@@ -188,9 +188,9 @@ def test_third_party_weights_of_the_wrong_length(weighting, sentence):
         (lambda m: gradaccord.PCGrad(m.parameters()), TypeError, "pass model.named_parameters()"),
         (lambda m: gradaccord.PCGrad(m, engine="cuda"), TypeError, "`engine` must be None.*got str"),
         (
-            lambda m: gradaccord.TorchJD(m, "UPGrad"),
+            lambda m: gradaccord.TorchJD(m, 3),
             TypeError,
-            "`weighting` is 'UPGrad': pass an instance",
+            "`weighting` is 3: give a name or an instance",
         ),
     ],
 )

@@ -14,6 +14,7 @@ import gradaccord
 from gradaccord.combine.combination import projection_order
 from gradaccord.combine.gradvac import gradvac_weights
 from gradaccord.combine.pcgrad import pcgrad_weights
+from gradaccord.combine.weightings import REFUSED
 
 torchjd = pytest.importorskip("torchjd.aggregation", reason="the oracle TorchJD is not installed")
 
@@ -283,11 +284,10 @@ def test_torchjd_adapter_leaves_the_global_generator_alone():
     assert torch.equal(torch.get_rng_state(), before)
 
 
-@pytest.mark.parametrize("name", ["GradDrop", "ConFIG", "TrimmedMean", "ExcessMTL"])
+@pytest.mark.parametrize("name", ["GradDrop", "TrimmedMean", "ExcessMTL"])
 def test_torchjd_adapter_refuses_what_is_no_weighting_of_tasks(name):
     kinds = {
         "GradDrop": lambda: torchjd.GradDrop(),
-        "ConFIG": lambda: torchjd.ConFIG(),
         "TrimmedMean": lambda: torchjd.TrimmedMean(trim_number=1),
         "ExcessMTL": lambda: torchjd.ExcessMTL(),
     }
@@ -309,7 +309,7 @@ ARGUMENTS = {  # of the weightings that need some
     [
         n
         for n in torchjd.__all__
-        if n.endswith("Weighting") and n not in ("Weighting", "ExcessMTLWeighting")
+        if n.endswith("Weighting") and n.removesuffix("Weighting") not in ("", *REFUSED)
     ],
 )
 @pytest.mark.parametrize("granularity", ["model", "layer"])

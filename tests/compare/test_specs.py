@@ -26,6 +26,9 @@ BASE = check_config({"tasks": {"a": "sst"}, "train": {"epochs": 2}})
         "sum+recadam",
         "stl",
         "reptile:outer_lr=0.5",
+        "torchjd:weighting=CAGrad,c=0.5",
+        "torchjd:weighting=Constant,weights=[1, 2, 5],granularity=layer",
+        "torchjd:weighting=CRMOGM,inner=CAGrad,alpha=0.8,c=0.5",
     ],
 )
 def test_a_spec_is_read_as_it_is_written(text):
@@ -46,6 +49,11 @@ def test_numbers_stay_numbers():
         ("pcgrd", "did you mean 'pcgrad'"),
         ("dotprod:wieght=1", "did you mean 'weight'"),
         ("dotprod:weight", "without a value"),
+        ("torchjd", "needs a `weighting`"),
+        ("torchjd:weighting=CAGrd,c=1", "did you mean 'CAGrad'"),
+        ("torchjd:weighting=CAGrad", "'CAGrad' needs the option `c`"),
+        ("torchjd:weighting=CAGrad,c=1,norm_ep=1", "did you mean 'norm_eps'"),
+        ("torchjd:weighting=SDMGrad", "needs the gradients of two independent batches"),
         ("sum+smrt", "what can be added is smart, swep, recadam"),
     ],
 )
@@ -107,7 +115,7 @@ def test_the_controls_of_a_method_do_not_depend_on_how_its_name_is_spelled(name,
     assert with_controls([given, known], Spec.parse("SUM")) == with_controls([known], Spec.parse("sum"))
 
 
-@pytest.mark.parametrize("method", [*METHODS, "stl"])
+@pytest.mark.parametrize("method", [name for name in (*METHODS, "stl") if name != "torchjd"])
 def test_every_spelling_of_every_method_is_read_as_its_name_everywhere(method, tmp_path):
     """In YAML, as an override, in Python and in a comparison: one method, one folder, one result."""
     plain = f"method: {method}\ntasks: {{a: sst}}\n"
@@ -118,6 +126,12 @@ def test_every_spelling_of_every_method_is_read_as_its_name_everywhere(method, t
         assert read_config(tmp_path / "a.yaml", [f"method.name={spelled}"]).method.name == method
         assert Method(name=spelled).name == method
         assert Spec.parse(spelled).folder == method
+
+
+def test_torchjd_may_be_spelled_as_its_makers_do(tmp_path):
+    (tmp_path / "a.yaml").write_text("method: {name: TorchJD, weighting: UPGrad}\ntasks: {a: sst}\n")
+    assert read_config(tmp_path / "a.yaml").method.name == "torchjd"
+    assert str(Spec.parse("TorchJD:weighting=CAGrad,c=0.5")) == "torchjd:weighting=CAGrad,c=0.5"
 
 
 def test_other_names_of_a_configuration_are_made_canonical_too():

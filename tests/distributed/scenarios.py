@@ -96,6 +96,7 @@ PCGRAD = partial(gradaccord.PCGrad, seed=3)
 GRADVAC = partial(gradaccord.GradVac, beta=0.2, seed=3)
 LAYERS = partial(gradaccord.GradVac, beta=0.2, seed=3, granularity="layer")
 GRADNORM = partial(gradaccord.GradNorm, lr=0.2)
+CONSTANT = partial(gradaccord.TorchJD, weighting="Constant", weights=[1, 2, 5])  # by the task's place
 
 COUNTED: dict[str, Any] = {"splits": dict.fromkeys(TASKS, UNEQUAL), "counted": True}
 ACCUMULATED: dict[str, Any] = {"splits": {"a": MICRO, "b": UNEQUAL, "c": MICRO}, "counted": True}
@@ -117,6 +118,7 @@ SCENARIOS = {
     "GradVac": Scenario(GRADVAC),
     "GradVac by layer": Scenario(LAYERS),
     "GradNorm": Scenario(GRADNORM),
+    "constant weights by place": Scenario(CONSTANT),
     "PCGrad, float32": Scenario(PCGRAD, dtype=torch.float32, optimizer=SGD),
     "GradVac by layer, float32": Scenario(LAYERS, dtype=torch.float32, optimizer=SGD),
     # Gradients of a single number are parallel or opposed, and may cancel: rounding must not decide.

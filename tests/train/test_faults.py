@@ -9,6 +9,8 @@ import pytest
 import torch
 from train_toy import complaint, said, same, until, weights
 
+from gradaccord.train.faults import TrainingError
+from gradaccord.train.fitting import Fit
 from gradaccord.train.run import Interrupted
 from gradaccord.train.run_folder import locked
 
@@ -22,6 +24,14 @@ from gradaccord.train.run_folder import locked
         (["train.epochs=1"], "`epochs` and `steps` both say how long: give one of them"),
         (["method=pcgard"], "The method 'pcgard' is unknown: did you mean 'pcgrad'?"),
         (["method=dotprod", "method.wieght=1"], "has no option 'wieght': did you mean 'weight'?"),
+        (["method=torchjd"], "The method 'torchjd' needs a `weighting`: e.g. UPGrad"),
+        (["method=torchjd", "method.weighting=CAGrd"], "did you mean 'CAGrad'? there are AlignedMTL"),
+        (["method=torchjd", "method.weighting=MoDo"], "MoDo, which needs the gradients of two"),
+        (
+            ["method=torchjd", "method.weighting=CAGrad", "method.c=1", "method.cc=1"],
+            "'torchjd' has no option 'cc': did you mean 'c'?",
+        ),
+        (["method=torchjd", "method.weighting=CAGrad"], "'CAGrad' needs the option `c`"),
         (["sampler=round"], "The sampler 'round' is unknown: did you mean 'round_robin'?"),
         (["regularize=smrt"], "The regulariser 'smrt' is unknown: did you mean 'smart'?"),
         (["train.optimizer=adm"], "'adm', which is unknown: did you mean 'adam'?"),
@@ -115,6 +125,31 @@ def test_a_loss_that_explodes(written, tmp_path, capsys):
     assert "(examples " in wrong
     assert "the checkpoint before is " in wrong
     assert [p.name for p in (tmp_path / "run" / "checkpoints").iterdir()] == ["step-00000001"]
+
+
+@pytest.mark.parametrize(
+    "method",
+    ["reptile", "fomaml", "sequential_reptile", "multitask_reptile", "sequential", "sam", "sum"],
+)
+def test_no_step_is_taken_on_a_gradient_of_nan(method, configured, run, tmp_path, monkeypatch):
+    """The losses are finite and nothing is clipped: only the gradient of the third step tells."""
+    taken = Fit.take_step
+    trained = []
+
+    def step(fit, log):
+        if fit.step == 2:
+            trained.append(fit.model)
+            weight = next(fit.model.trunk.parameters())
+            weight.register_hook(lambda gradient: gradient * float("nan"))
+        taken(fit, log)
+
+    monkeypatch.setattr(Fit, "take_step", step)
+    config = configured(method=method, train={"clip": None, "save_every": 1})
+    with pytest.raises(TrainingError, match="is not finite at step 3"):
+        run(config)
+    assert all(torch.isfinite(p).all() for p in trained[0].parameters())
+    kept = [p.name for p in (tmp_path / "run" / "checkpoints").iterdir()]
+    assert max(kept) == "step-00000002"
 
 
 def test_a_damaged_checkpoint_without_one_before_it(configured, run, tmp_path):

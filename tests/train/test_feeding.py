@@ -88,8 +88,9 @@ def test_grouped_batches_resume_exactly():
 def test_every_method_names_its_options_and_refuses_others(name):
     entry = find_method(name)
     assert entry.known_options() is not None
+    needed = {"weighting": "UPGrad"} if name == "torchjd" else {}
     with pytest.raises(ValueError, match="has no option 'wieght'"):
-        entry.check({"wieght": 1})
+        entry.check({**needed, "wieght": 1})
 
 
 def test_an_unknown_method_is_answered_with_the_nearest():

@@ -12,6 +12,7 @@ from transformers import AutoModel
 from gradaccord.tasks.saved import load
 from gradaccord.train.checkpoints import load as load_state
 from gradaccord.train.faults import TrainingError
+from gradaccord.train.fitting import Fit
 from gradaccord.train.methods import METHODS
 from gradaccord.train.run_folder import RunFolderError, read_log
 
@@ -46,6 +47,28 @@ def test_every_method_trains_and_resumes_bit_equal(name, configured, run, interr
         for folder in ("whole", "broken")
     ]
     assert losses[0] == losses[1]
+
+
+def test_torchjd_weights_belong_to_the_tasks_as_configured(configured, run, monkeypatch):
+    """Whatever a sampler draws first: `long` has the last of the constant weights."""
+    taken = Fit.take_step
+    methods = []
+
+    def step(fit, log):
+        taken(fit, log)
+        methods.append(fit.phase.method)
+
+    monkeypatch.setattr(Fit, "take_step", step)
+    method = {"name": "torchjd", "weighting": "Constant", "weights": [1, 2, 5]}
+    sampler = {"name": "weighted", "weights": {"film": 1, "bank": 1, "long": 50}, "n": 1}
+    run(configured(method=method, sampler=sampler, train={"steps": 2}))
+    assert methods[0].tasks == ["film", "bank", "long"]
+    assert methods[0].weightings[0].weights.tolist() == [1, 2, 5]
+
+
+def test_torchjd_weighting_with_an_option(configured, run):
+    method = {"name": "torchjd", "weighting": "CAGrad", "c": 0.5}
+    assert run(configured(method=method, train={"steps": 2}))["cost"]["steps"] == 2
 
 
 @pytest.mark.parametrize("term", ["smart", "swep"])

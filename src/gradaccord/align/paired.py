@@ -29,7 +29,7 @@ class Batch:
     """
 
     name: str
-    calls: Sequence[LossFn] | None  # None: loaded from a checkpoint, and cannot be run again
+    calls: Sequence[LossFn] | None  # None: from a checkpoint or a copy, and cannot be run again
     loss: torch.Tensor
     gradient: Vector
     factor: float
@@ -37,12 +37,16 @@ class Batch:
     kept: bool = False  # part of the method's state: not to be changed while something may still fail
     versions: list[int] | None = None  # of the weights, as counted by torch when they are written to
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies: of other weights than those that the callables are about."""
+        return vars(self) | {"calls": None, "versions": None}
+
     def again(self) -> tuple[dict[str, list[LossFn]], RandomState]:
         """What it takes to run the batch again with the same dropout masks."""
         if self.calls is None or self.random is None:
             raise ValueError(
-                f"The batch {self.name!r} was loaded from a checkpoint and cannot be run again: save "
-                "between pairs, give both batches in one call, or use another scheme."
+                f"The batch {self.name!r} comes from a checkpoint or a copy and cannot be run again: "
+                "save and copy between pairs, give both batches in one call, or use another scheme."
             )
         return {self.name: list(self.calls)}, self.random
 
@@ -96,13 +100,15 @@ class PairedSum:
         generator = self.generator.get_state()
         try:
             report = self._given_pair(*batches) if len(batches) == 2 else self._given_one(*batches)
+            there = [p.grad for p in self.parameters.tensors]
+            finite = self.gatherer.finite(self.waiting.gradient if self.waiting else there)
             self.engine.sync_buffers()
         except BaseException:
             put(self.parameters, before)
             self.seen, self.waiting = seen, waiting
             self.generator.set_state(generator)
             raise
-        return replace(report, seconds=time.perf_counter() - started)
+        return replace(report, finite=report.finite and finite, seconds=time.perf_counter() - started)
 
     def finish(self) -> bool:
         """End the window: the gradient of a batch that waits goes into `.grad`; True if one did.

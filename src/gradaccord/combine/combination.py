@@ -18,13 +18,14 @@ from gradaccord.core.report import StepReport
 
 @dataclass(frozen=True)
 class Measured:
-    """What a method decides by. Tasks are sorted by name, so that their order never matters."""
+    """What a method decides by. Tasks are in the method's `task_order`."""
 
     tasks: tuple[str, ...]
     losses: torch.Tensor  # [T]
     grams: torch.Tensor  # [G, T, T], one Gram matrix per group of parameters
     groups: tuple[str, ...]
     shared: torch.Tensor  # [G] whether a group holds a shared parameter in this step
+    at_rest: torch.Tensor  # [T] whether all of a task's gradient is zero, in its own parameters too
 
 
 class Combination:
@@ -74,6 +75,12 @@ class Combination:
         """The weight of each task in each group, [G, T]; the method's state moves on."""
         raise NotImplementedError
 
+    def task_order(self, tasks: list[str]) -> list[str]:
+        """In which order the method sees a step's tasks, which come as the user gave them (across
+        processes, as the first one did). Sorted by name, so that their order never matters.
+        """
+        return sorted(tasks)
+
     def own_weights(self, measured: Measured) -> torch.Tensor:
         """The weight of each task in the parameters that it alone reaches, [T]."""
         return torch.ones(len(measured.tasks), dtype=torch.float64)
@@ -86,7 +93,7 @@ class Combination:
         try:
             with self.gatherer.by_rows(self.measure):  # worth it where gradients are compared
                 bank, order = self.gatherer.gather(losses)
-            bank = bank.ordered(sorted(bank.tasks))
+            bank = bank.ordered(self.task_order(bank.tasks))
             measured, groups, finite = self._measure(bank)
             plain = torch.ones(len(measured.groups), len(bank.tasks), dtype=torch.float64)
             own = plain[0]
@@ -97,6 +104,7 @@ class Combination:
             if self.reduction == "mean":
                 own, weights = own / len(bank.tasks), weights / len(bank.tasks)
             put(self.parameters, self._combined(bank, groups, weights.tolist(), own.tolist()))
+            finite = finite and self.gatherer.finite([p.grad for p in self.parameters.tensors])
             self.engine.sync_buffers()
         except BaseException:
             put(self.parameters, before)
@@ -128,7 +136,10 @@ class Combination:
             shape = (len(self.partition.groups), *losses.shape * 2)
             unknown = torch.full(shape, float("nan"), dtype=torch.float64)
             nothing = torch.zeros(len(self.partition.groups), dtype=torch.bool)
-            measured = Measured(tuple(bank.tasks), losses, unknown, self.partition.groups, nothing)
+            moving = torch.zeros(len(losses), dtype=torch.bool)
+            measured = Measured(
+                tuple(bank.tasks), losses, unknown, self.partition.groups, nothing, moving
+            )
             return measured, [-1] * len(self.parameters), bool(torch.isfinite(losses).all())
         products = self.gatherer.products(bank)
         groups = self._shared_groups(bank, products)
@@ -138,7 +149,8 @@ class Combination:
             if group >= 0:
                 grams[group] += product
                 present[group] = True
-        measured = Measured(tuple(bank.tasks), losses, grams, self.partition.groups, present)
+        at_rest = (products.diagonal(dim1=1, dim2=2) == 0).all(0)
+        measured = Measured(tuple(bank.tasks), losses, grams, self.partition.groups, present, at_rest)
         return measured, groups, bool(torch.isfinite(products).all())
 
     def _shared_groups(self, bank: Bank, products: torch.Tensor) -> list[int]:

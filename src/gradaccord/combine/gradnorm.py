@@ -20,9 +20,10 @@ class GradNorm(Combination):
         g   = sum_t w_t g_t
         w_t <- w_t - lr sign(n_t - c_t) |grad_W L_t|,  then w_t >= 0.001 and sum_t w_t = T
 
-    W is the last shared layer: the last one, in the model's own order, that several tasks reach; or
-    `layer`, the name of a module. The losses must be positive. L_t(0) is the first loss seen, or
-    given. Weights of absent tasks stay in the sum over all known tasks. Heads are weighted as well.
+    W is the last shared layer: the last one, in the model's own order, that all tasks of the step
+    reach; or `layer`, the name of a module. The losses must be positive. L_t(0) is the first loss seen,
+    or given. Tasks that are absent, or whose gradient is zero, take no part in a step's means; their
+    weights stay in the sum over all known tasks. Heads are weighted as well.
     Cost: T batch gradients, T gradients of memory; the norms are read off the bank.
 
     alpha: pull towards equal rates; 1.5 for dissimilar tasks, 0.12 for similar ones.
@@ -82,27 +83,43 @@ class GradNorm(Combination):
         for task, loss in zip(measured.tasks, losses, strict=True):
             self.initial_losses.setdefault(task, loss)
             self.weights.setdefault(task, 1.0)
-        lengths = self._gram_of_layer(measured).diagonal().clamp_min(0).sqrt()
-        first = [self.initial_losses[task] for task in measured.tasks]
-        progress = torch.tensor(losses, dtype=torch.float64) / torch.tensor(first, dtype=torch.float64)
-        norms = weights * lengths
+        active = (~measured.at_rest).nonzero().flatten().tolist()
+        if not active:
+            return
+        tasks = [measured.tasks[i] for i in active]
+        lengths = self._squares(measured, active).clamp_min(0).sqrt()
+        progress = torch.tensor(
+            [losses[i] / self.initial_losses[measured.tasks[i]] for i in active], dtype=torch.float64
+        )
+        norms = weights[active] * lengths
         targets = norms.mean() * (progress / progress.mean()) ** self.alpha
-        moved = (weights - self.lr * torch.sign(norms - targets) * lengths).clamp_min(MIN_WEIGHT)
-        self.weights.update(zip(measured.tasks, moved.tolist(), strict=True))
+        moved = (weights[active] - self.lr * torch.sign(norms - targets) * lengths).clamp_min(
+            MIN_WEIGHT
+        )
+        self.weights.update(zip(tasks, moved.tolist(), strict=True))
         ratio = len(self.weights) / sum(self.weights.values())
         self.weights = {task: weight * ratio for task, weight in self.weights.items()}
 
-    def _gram_of_layer(self, measured: Measured) -> torch.Tensor:
+    def _squares(self, measured: Measured, active: list[int]) -> torch.Tensor:
+        """The squared gradient norms of these tasks in the layer that they are compared by."""
+        squares = measured.grams.diagonal(dim1=1, dim2=2)[:, active]  # [G, T]
+        reached = (squares > 0).all(1)
+        tasks = ", ".join(measured.tasks[i] for i in active)
         if self.layer is not None:
             group = self.partition.groups.index(self.layer)
-            if not measured.shared[group]:
+            if not reached[group]:
                 raise ValueError(
-                    f"`layer` is {self.layer!r}, which the tasks {', '.join(measured.tasks)} do not "
-                    "share in this step: name one that they do."
+                    f"`layer` is {self.layer!r}, which the tasks {tasks} do not share in this step: "
+                    "name one that all of them reach."
                 )
-            return measured.grams[group]
-        shared = measured.shared.nonzero().flatten().tolist()
-        return measured.grams[shared[-1]] if shared else measured.grams.sum(0)
+            return squares[group]
+        groups = reached.nonzero().flatten().tolist()
+        if not groups:
+            raise ValueError(
+                f"No layer is reached by all of the step's tasks {tasks}: give `layer`, a module that "
+                "all of them reach, or leave out the task that reaches no shared parameter."
+            )
+        return squares[groups[-1]]
 
     def state_dict(self) -> dict[str, Any]:
         return super().state_dict() | {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -60,10 +61,13 @@ class GradVac(Combination):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         groups = list(self.partition.groups)
-        if state.get("groups", groups) != groups:
+        saved = list(state.get("groups", groups))
+        if saved != groups:
+            there, here = next((a, b) for a, b in zip_longest(saved, groups) if a != b)
             raise ValueError(
-                f"The state has targets for {len(state['groups'])} groups of parameters, and this "
-                f"method has {len(groups)}: use the same model and `granularity`."
+                f"The state has targets for {len(saved)} groups of parameters, and this method has "
+                f"{len(groups)} (the first to differ: {there!r} there, {here!r} here): use the same "
+                "model and `granularity`."
             )
         super().load_state_dict(state)
         self.tasks = list(state["tasks"])

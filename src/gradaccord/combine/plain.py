@@ -18,7 +18,7 @@ class Sum(Combination):
     The baseline of every comparison. Cost: T batch gradients, T gradients of memory.
 
     measure: False leaves the gradients unread, which saves a pass over them: the report then has the
-        losses alone, NaN for all that is said of gradients, and `finite` speaks of the losses.
+        losses alone, NaN for all that is said of gradients; `finite` still speaks of `.grad`.
     """
 
     def __init__(self, model: Model, *, measure: bool = True, **options: Any) -> None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import copy
+import inspect
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import nn
 
 from gradaccord.combine.combination import Combination, Measured
+from gradaccord.combine.weightings import constants_of, is_stateful, named, weighting_of
 from gradaccord.core.parameters import Model
+from gradaccord.core.replay import seeded
 
 
 class TorchJD(Combination):
@@ -17,29 +22,97 @@ class TorchJD(Combination):
 
         g = sum_t w_t g_t,   w = weighting(Gram matrix)
 
-    `TorchJD(model, UPGradWeighting())` or `TorchJD(model, UPGrad())`. A weighting that is defined on
-    the Jacobian but only depends on its Gram matrix (Nash-MTL) is given a T x T matrix with the same
-    Gram matrix. One that looks at single coordinates (ExcessMTL, GradDrop, ConFIG, TrimmedMean) is
-    not a weighting of task gradients and is refused. Any other module or function from a T x T
-    tensor to T weights will do too. With several groups of parameters each has its own copy.
-    Random draws come from the method's own generator. Cost: T batch gradients, T of memory.
+    `TorchJD(model, "CAGrad", c=0.5)`, `TorchJD(model, UPGradWeighting())`, `TorchJD(model, UPGrad())`.
+    A weighting that is defined on the Jacobian but only depends on its Gram matrix (Nash-MTL) is given
+    a T x T matrix with the same Gram matrix. One that looks at single coordinates (ExcessMTL, GradDrop,
+    TrimmedMean) is not a weighting of task gradients and is refused; so is one that needs two batches
+    of every task (MoDo, SDMGrad). Any other module or function from a T x T tensor to T weights will do
+    too. With several groups of parameters each has its own copy. Random draws come from the method's
+    own generator. Cost: T batch gradients, T of memory.
+
+    Rows, and with them constant weights, preferences and PCD's primary task, are the tasks in the order
+    in which they were first seen (across processes, by the first one), or in that of `tasks`. A
+    weighting without memory is given the tasks that are there, with their own constants; one with
+    memory must be given all of them in every step.
+
+    weighting: a name with its options behind it, or an instance.
+    tasks: the tasks in order; others are refused.
     """
 
-    def __init__(self, model: Model, weighting: Any, **options: Any) -> None:
+    def __init__(
+        self, model: Model, weighting: Any, *, tasks: Iterable[str] | None = None, **options: Any
+    ) -> None:
+        if isinstance(weighting, str):
+            general = inspect.signature(Combination).parameters
+            own = {k: options.pop(k) for k in list(options) if k not in general}
+            weighting = named(weighting, own)
+        inner, self.takes_jacobian = weighting_of(weighting)
         super().__init__(model, **options)
-        inner, self.takes_jacobian = _weighting_of(weighting)
-        named = inner if hasattr(inner, "__qualname__") else type(inner)
-        self.name = str(named.__qualname__)
+        kind = inner if hasattr(inner, "__qualname__") else type(inner)
+        self.name = str(kind.__qualname__)
         self.weightings = [copy.deepcopy(inner) for _ in self.partition.groups]
+        self.stateful = is_stateful(inner)
+        if isinstance(tasks, str):
+            raise TypeError(f"`tasks` is {tasks!r}: give a list of names.")
+        self.declared = tasks is not None
+        self.tasks = list(tasks or ())  # in the order of rows
+        self.begun = False  # a weighting with memory has seen its tasks
+
+    def task_order(self, tasks: list[str]) -> list[str]:
+        new = [task for task in tasks if task not in self.tasks]
+        fixed = self.declared or (self.stateful and self.begun)
+        if new and fixed:
+            raise ValueError(
+                f"Task {new[0]!r} is not one of {', '.join(self.tasks)}, the tasks that the weighting "
+                f"{self.name} {'was declared for' if self.declared else 'has seen'}: name all tasks in "
+                "order with `tasks`."
+            )
+        known = self.tasks + new
+        absent = [task for task in known if task not in tasks]
+        if self.stateful and absent:
+            raise ValueError(
+                f"Task {absent[0]!r} is absent from this step, and the weighting {self.name} remembers "
+                "something of every task: give all tasks in every step, or use a weighting without "
+                "memory, e.g. UPGrad."
+            )
+        self._check_size(known)
+        self.tasks, self.begun = known, True
+        return [task for task in known if task in tasks]
+
+    def _check_size(self, tasks: list[str]) -> None:
+        """Refuse what was made for another number of tasks."""
+        sizes = [len(part.weights) for part in constants_of(self.weightings[0])]
+        sizes += [n for n in [getattr(self.weightings[0], "n_tasks", None)] if n is not None]
+        for size in sizes:
+            if size != len(tasks):
+                raise ValueError(
+                    f"The weighting {self.name} is made for {size} tasks, and {len(tasks)} are known "
+                    f"({', '.join(tasks)}): give it one value for each, and name all tasks in order "
+                    "with `tasks` if some come later."
+                )
 
     def weigh(self, measured: Measured) -> torch.Tensor:
         seed = int(torch.randint(2**62, (), generator=self.generator))
         weights = torch.ones(measured.grams.shape[:2], dtype=torch.float64)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with seeded(seed):
             for group in measured.shared.nonzero().flatten().tolist():
-                weights[group] = self._weights(group, measured)
+                with self._present(group, measured.tasks):
+                    weights[group] = self._weights(group, measured)
         return weights
+
+    @contextmanager
+    def _present(self, group: int, tasks: tuple[str, ...]) -> Iterator[None]:
+        """A weighting with the constants of the tasks that are there."""
+        rows = [self.tasks.index(task) for task in tasks]
+        constants = constants_of(self.weightings[group])
+        whole = [part.weights for part in constants]
+        for part in constants:
+            part.weights = part.weights[rows]
+        try:
+            yield
+        finally:
+            for part, weights in zip(constants, whole, strict=True):
+                part.weights = weights
 
     def _weights(self, group: int, measured: Measured) -> torch.Tensor:
         gram = measured.grams[group]
@@ -62,7 +135,12 @@ class TorchJD(Combination):
 
     def state_dict(self) -> dict[str, Any]:
         states = [_plain_state(weighting) for weighting in self.weightings]
-        return super().state_dict() | {"weighting": self.name, "weightings": states}
+        return super().state_dict() | {
+            "weighting": self.name,
+            "weightings": states,
+            "tasks": list(self.tasks),
+            "begun": self.begun,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         if state.get("weighting", self.name) != self.name:
@@ -70,34 +148,15 @@ class TorchJD(Combination):
                 f"The state was saved with the weighting {state['weighting']}, and this method has "
                 f"{self.name}."
             )
+        if self.declared and state["tasks"] != self.tasks:
+            raise ValueError(
+                f"The state was saved with the tasks {', '.join(state['tasks'])}, and this method has "
+                f"{', '.join(self.tasks)}: use the same, in the same order."
+            )
         super().load_state_dict(state)
+        self.tasks, self.begun = list(state["tasks"]), bool(state["begun"])
         for weighting, saved in zip(self.weightings, state["weightings"], strict=True):
             _load_plain_state(weighting, saved)
-
-
-def _weighting_of(given: Any) -> tuple[Any, bool]:
-    """The weighting inside an aggregator, and whether it wants a Jacobian instead of its Gram."""
-    try:
-        from torchjd import aggregation
-    except ImportError as error:
-        raise ImportError('TorchJD is not installed: pip install "gradaccord[torchjd]".') from error
-    if isinstance(given, aggregation.GramianWeightedAggregator):
-        return given.gramian_weighting, False
-    if isinstance(given, aggregation.ExcessMTL | aggregation.ExcessMTLWeighting) or (
-        isinstance(given, aggregation.Aggregator)
-        and not isinstance(given, aggregation.WeightedAggregator)
-    ):
-        raise TypeError(
-            f"`weighting` is {type(given).__name__}, which combines single coordinates and not task "
-            "gradients: use one that follows from the Gram matrix, e.g. UPGradWeighting()."
-        )
-    if isinstance(given, aggregation.WeightedAggregator):
-        return given.weighting, True
-    if not callable(given) or isinstance(given, type):
-        raise TypeError(
-            f"`weighting` is {given!r}: pass an instance, e.g. torchjd.aggregation.UPGradWeighting()."
-        )
-    return given, False
 
 
 def _root(gram: torch.Tensor) -> torch.Tensor:

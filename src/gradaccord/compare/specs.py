@@ -35,7 +35,7 @@ class Spec:
         first, *added = whole.split("+")
         name, _, given = first.partition(":")
         options = []
-        for part in filter(None, given.split(",")):
+        for part in filter(None, re.split(r",(?![^\[]*\])", given)):  # not at commas in brackets
             key, equals, value = part.partition("=")
             if not equals:
                 raise ValueError(

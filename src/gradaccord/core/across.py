@@ -28,7 +28,8 @@ def join(
     """The bank of the joined batch, the same on every process (DDP).
 
     Sums each task's gradients over processes, weighted by item counts. Tasks may come in another
-    order on each process, or be missing on some; a row that any process touched is summed over all.
+    order on each process, or be missing on some: the bank has them in the first process's order, those
+    that it lacks behind. A row that any process touched is summed over all.
     A process that failed says so here, and all raise: none waits for it for ever.
     """
     summaries: list[_Summary] = [_Summary({}, {}, None)] * group.size()
@@ -40,7 +41,7 @@ def join(
             raise RuntimeError(f"Process {rank} of {group.size()} failed: {summary.error}")
     bank = outcome
     joined = Bank()
-    for task in sorted({task for summary in summaries for task in summary.tasks}):
+    for task in dict.fromkeys(task for summary in summaries for task in summary.tasks):
         shares = [summary.tasks.get(task, (0.0, 0.0)) for summary in summaries]
         items = sum(count for count, _ in shares)
         loss = sum(count * value for count, value in shares if count) / items
@@ -163,13 +164,14 @@ def join_shards(bank: Bank, shards: Shards) -> Bank:
     )
 
 
-def same_plan(plan: Mapping[str, int] | Exception, shards: Shards) -> None:
-    """Raise unless every process will run the same tasks in as many micro-batches each (FSDP2).
+def same_plan(plan: Mapping[str, int] | Exception, shards: Shards) -> list[str]:
+    """The tasks in the first process's order; raises unless every process will run the same ones, in
+    as many micro-batches each (FSDP2).
 
     There, forward and backward passes are collective: a process that runs others waits for ever.
     `plan` is the exception if this process has none, so that all of them raise.
     """
-    told: Any = [_told(plan) if isinstance(plan, Exception) else dict(sorted(plan.items()))]
+    told: Any = [_told(plan) if isinstance(plan, Exception) else dict(plan)]
     for group in shards.groups:  # hybrid sharding: first along one side of the mesh, then the other
         lists: list[list[Any]] = [[]] * group.size()
         dist.all_gather_object(lists, told, group=group)
@@ -185,6 +187,7 @@ def same_plan(plan: Mapping[str, int] | Exception, shards: Shards) -> None:
                 "under FSDP2 every process must bring the same tasks to a step, in equally many "
                 "micro-batches."
             )
+    return list(told[0])
 
 
 def _listed(plan: Mapping[str, int]) -> str:

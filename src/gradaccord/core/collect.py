@@ -51,15 +51,12 @@ class Collector:
                             "the loss, and call neither backward() nor zero_grad()."
                         )
                     self.engine.backward(mean.add(*loss))
-            bank.add(task, self._taken(), *mean.result())
+            bank.add(task, self._reached(task, self._taken()), *mean.result())
         return bank
 
     def _in_order(self, plan: dict[str, int]) -> list[str]:
         """The tasks; under FSDP2 a pass is itself collective, so every process takes one order."""
-        if self.shards is None:
-            return list(plan)
-        same_plan(plan, self.shards)
-        return sorted(plan)
+        return list(plan) if self.shards is None else same_plan(plan, self.shards)
 
     def _shared(self, batches: SharedBatch) -> Bank:
         self._in_order({"shared batch": len(batches.calls)})
@@ -75,7 +72,7 @@ class Collector:
             self._micro_batch(call, means, backward)
         bank = Bank()
         for task, mean in means.items():
-            bank.add(task, held.pop(task), *mean.result())
+            bank.add(task, self._reached(task, held.pop(task)), *mean.result())
         return bank
 
     def _micro_batch(
@@ -124,6 +121,16 @@ class Collector:
 
     def _taken(self) -> list[Gradient | None]:
         return compact(self.parameters, take(self.parameters))
+
+    def _reached(self, task: str, gradients: list[Gradient | None]) -> list[Gradient | None]:
+        """A task's gradients, if there is one: without any, training would stand still in silence."""
+        if all(gradient is None for gradient in gradients):
+            raise ValueError(
+                f"Task {task!r} has a loss that reaches none of the method's {len(gradients)} "
+                "parameters: build the method from the model that the loss is computed with, or leave "
+                "out a task whose parameters are all frozen."
+            )
+        return gradients
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from gradaccord.core.across import first_one, join, join_shards, same_plan, sum_over
-from gradaccord.core.bank import Bank
+from gradaccord.core.bank import Bank, Gradient, is_finite
 from gradaccord.core.collect import Collector
 from gradaccord.core.engine import as_engine
 from gradaccord.core.gram import gram
@@ -44,7 +44,6 @@ class Gatherer:
         self.collector = Collector(self.parameters, self.engine, self.shards)
         self.extras: dict[str, float] = {}  # what wrapped losses have to say of the last run
         self.room: dict[int, torch.Tensor] = {}  # where `displaced` keeps its copies
-        self._known = {id(tensor) for tensor in self.parameters.tensors}
 
     def gather(self, losses: Losses) -> tuple[Bank, list[str]]:
         """Every task's gradient of the joined batch; and the tasks in the user's own order."""
@@ -100,6 +99,18 @@ class Gatherer:
         elif self.engine.group is not None:
             first_one(products, self.engine.group, self.parameters.tensors[0].device)
 
+    def finite(self, gradients: Sequence[Gradient | None]) -> bool:
+        """Whether these hold neither inf nor NaN; the same answer on every process."""
+        found: dict[torch.device, list[torch.Tensor]] = {}
+        for gradient in gradients:
+            if gradient is not None:
+                good = is_finite(gradient)
+                found.setdefault(good.device, []).append(good)
+        bad = [not bool(torch.stack(good).all()) for good in found.values()]  # one look at each device
+        count = torch.tensor([float(sum(bad))], dtype=torch.float64, device="cpu")
+        self.agree_on(count)
+        return not bool(count)
+
     def collect(self, losses: Losses) -> Bank | Exception:
         """This process's own bank; under DDP an exception is kept until the others know of it."""
         try:
@@ -122,8 +133,9 @@ class Gatherer:
         """Raise if the model has trainable parameters that were not there when the method was built."""
         if self.engine.model is None or self.shards is not None:  # FSDP2 swaps them by itself
             return
+        known = {id(tensor) for tensor in self.parameters.tensors}  # not kept: a copy has others
         for name, parameter in self.engine.model.named_parameters():
-            if parameter.requires_grad and id(parameter) not in self._known:
+            if parameter.requires_grad and id(parameter) not in known:
                 raise ValueError(
                     f"Parameter {name!r} is not one of those that the method was built with: build the "
                     "method after replacing or adding parameters."

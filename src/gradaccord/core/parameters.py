@@ -49,6 +49,12 @@ class Parameters:
                 f"`model` has {len(ordered)} parameters and none of them is trainable: "
                 "set requires_grad=True on what should learn."
             )
+        for name, tensor in ordered:
+            if tensor.is_meta and tensor.requires_grad:
+                raise ValueError(
+                    f"Parameter {name!r} is on the meta device and has no values: load the weights (or "
+                    "call model.to_empty and initialise them) before building the method."
+                )
         return cls(
             names=tuple(name for name, _ in ordered),
             tensors=tuple(tensor for _, tensor in ordered),
@@ -79,9 +85,9 @@ def _checked_pairs(model: Iterable[tuple[str, torch.Tensor]]) -> list[tuple[str,
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
-    """The user's own module inside DDP, torch.compile and Fabric wrappers."""
+    """The user's own module inside DDP, DataParallel, torch.compile and Fabric wrappers."""
     while True:
-        if isinstance(model, nn.parallel.DistributedDataParallel):
+        if isinstance(model, nn.parallel.DistributedDataParallel | nn.DataParallel):
             model = model.module
             continue
         inner = getattr(model, "_orig_mod", None) or getattr(model, "_forward_module", None)

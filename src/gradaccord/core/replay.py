@@ -1,4 +1,4 @@
-"""Replay of the random state, so that a loss computed twice sees the same dropout masks."""
+"""The random state: replayed, so that a loss computed twice sees the same dropout masks; or seeded."""
 
 from __future__ import annotations
 
@@ -44,3 +44,18 @@ class RandomState:
             yield
         finally:
             before.restore()
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Run a block with the CPU generator seeded, then return it to where it was.
+
+    Touches that generator alone: torch.manual_seed would reseed every accelerator's, too, and nothing
+    would put these back.
+    """
+    held = torch.default_generator.get_state()
+    torch.default_generator.manual_seed(seed)
+    try:
+        yield
+    finally:
+        torch.default_generator.set_state(held)

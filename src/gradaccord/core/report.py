@@ -20,7 +20,7 @@ class StepReport:
     weights: torch.Tensor  # [T] the weight given to each task, or [G, T] with a granularity
     groups: tuple[str, ...]  # the names of the groups that hold a shared parameter
     seconds: float
-    finite: bool = True  # False: a gradient held inf or NaN, and the plain sum was passed on
+    finite: bool = True  # False: a task's gradient or what is in `.grad` holds inf or NaN
     extras: dict[str, float] = field(default_factory=dict)  # what only this method measures
 
     @property

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
 import gradaccord
+from gradaccord.combine.weightings import options_of
 from gradaccord.train.spelling import canonical, nearest
 
 # What one `backward` is given: a batch of each of the step's tasks; one batch; two batches at the
@@ -35,7 +36,7 @@ class Entry:
     without: tuple[str, ...] = ()  # options of its base class that it does not take
     kept: int = 0  # of gradients or weights, beside the gradient that is stepped on
 
-    def build(self, model: Any, optimizer: Any, *, tasks: int, **options: Any) -> Any:
+    def build(self, model: Any, optimizer: Any, *, tasks: Sequence[str], **options: Any) -> Any:
         """The method itself, for a model as it is called in the losses."""
         self.check({k: v for k, v in options.items() if k not in ("engine", "seed")})
         made: Callable[..., Any] = getattr(gradaccord, self.cls)
@@ -44,9 +45,9 @@ class Entry:
             made = partial(made, optimizer=optimizer)
             settings.pop("seed", None)
         if self.cls == "TorchJD":
-            settings["weighting"] = _weighting(settings.get("weighting"))
-        if self.cls == "MultiTaskReptile":
             settings["tasks"] = tasks
+        if self.cls == "MultiTaskReptile":
+            settings["tasks"] = len(tasks)
         return made(model, **settings)
 
     def spent(self, options: Mapping[str, Any]) -> float:
@@ -63,8 +64,8 @@ class Entry:
         """Of gradients or weights, that it keeps beside the gradient that is stepped on."""
         return max(tasks - 1, 0) if self.feed == "all" else self.kept
 
-    def known_options(self) -> dict[str, Any]:
-        """Every option with its default."""
+    def known_options(self, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Every option with its default. given: those in use, as TorchJD's weighting has its own."""
         cls = getattr(gradaccord, self.cls)
         hidden = {"self", "model", "optimizer", "options", "engine", "seed", "tasks", "gradient"}
         found: dict[str, Any] = {}
@@ -73,11 +74,13 @@ class Entry:
                 for option in inspect.signature(base.__init__).parameters.values():
                     if option.name not in hidden and option.kind is not option.VAR_KEYWORD:
                         found[option.name] = option.default
+        if self.cls == "TorchJD" and given is not None:
+            found |= _options_of_weighting(given)
         return {k: self.fixed.get(k, v) for k, v in found.items() if k not in self.without}
 
     def check(self, options: Mapping[str, Any]) -> None:
         """Refuse an option that the method does not have."""
-        known = self.known_options()
+        known = self.known_options(options)
         for option in options:
             if option not in known:
                 hint = nearest(option, known, "it takes")
@@ -103,7 +106,12 @@ _ENTRIES = (
         "GradNorm",
         without=("granularity",),
     ),
-    Entry("torchjd", "any TorchJD weighting, e.g. weighting: CAGrad", "all", "TorchJD"),
+    Entry(
+        "torchjd",
+        "any TorchJD weighting, e.g. torchjd:weighting=CAGrad,c=0.5",
+        "all",
+        "TorchJD",
+    ),
     Entry(
         "paired_sum",
         "two batches at the same weights, no more",
@@ -167,29 +175,15 @@ _ENTRIES = (
 )
 
 
-def _weighting(name: Any) -> Any:
-    """TorchJD's weighting or aggregator of a name, with its own defaults."""
-    try:
-        from torchjd import aggregation
-    except ImportError as error:
-        raise ModuleNotFoundError(
-            "The method 'torchjd' needs the package: pip install \"gradaccord[torchjd]\".",
-            name="torchjd",
-        ) from error
-    known = [n.removesuffix("Weighting") for n in aggregation.__all__ if n.endswith("Weighting")]
+def _options_of_weighting(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What TorchJD's weighting of a name takes."""
+    name = given.get("weighting")
     if name is None:
-        raise ValueError(f"The method 'torchjd' needs a `weighting`: one of {', '.join(known)}.")
-    made = getattr(aggregation, f"{str(name).removesuffix('Weighting')}Weighting", None)
-    if made is None:
-        raise ValueError(
-            f"`weighting` is {name!r}, which TorchJD does not have: {nearest(str(name), known)}"
-        )
+        raise ValueError("The method 'torchjd' needs a `weighting`: e.g. UPGrad, CAGrad or MGDA.")
     try:
-        return made()
-    except TypeError as error:
-        raise ValueError(
-            f"`weighting` {name!r} needs settings that a name cannot give: use gradaccord.TorchJD."
-        ) from error
+        return options_of(str(name), given)
+    except TypeError as error:  # it cannot be used, or not without an option
+        raise ValueError(str(error)) from error
 
 
 METHODS = {entry.name: entry for entry in _ENTRIES}

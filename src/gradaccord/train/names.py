@@ -49,7 +49,13 @@ def _check_method(config: Config) -> None:
 
     known: dict[str, Iterable[str]] = {n: list(e.known_options()) for n, e in METHODS.items()}
     known[SINGLE_TASK] = ()
-    _check(("method",), "The method", config.method.name, config.method.options, known)
+    name = config.method.name
+    if name == "torchjd":
+        try:
+            known[name] = METHODS[name].known_options(config.method.options)
+        except ValueError as error:  # the weighting is unknown
+            raise UnknownNameError(("method", "weighting"), str(error)) from error
+    _check(("method",), "The method", name, config.method.options, known)
 
 
 def _check_regularizers(config: Config) -> None:

@@ -76,7 +76,7 @@ class Phase:
         self.method = entry.build(
             trainable,
             self.optimizer,
-            tasks=len(self.batches),
+            tasks=tuple(self.batches),
             engine=accelerator,
             seed=train.seed,
             **options,

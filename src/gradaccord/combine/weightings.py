@@ -1,0 +1,173 @@
+"""TorchJD's weightings: by name with options or out of an aggregator; and those that cannot be used."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any
+
+import torch
+from torch import nn
+
+COORDINATES = "combines single coordinates and not task gradients"
+TWO_BATCHES = "needs the gradients of two independent batches of every task, and a step has one"
+REFUSED = {
+    **dict.fromkeys(("ExcessMTL", "GradDrop", "TrimmedMean"), COORDINATES),
+    **dict.fromkeys(("MoDo", "SDMGrad"), TWO_BATCHES),
+}
+# Squares smaller than this share of the largest are rounding: such gradients are linearly dependent.
+ROUNDING = 1e-10
+
+
+def options_of(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of the weighting of a name, with their defaults; one that is needed must be given."""
+    known, needed = _known(name), inspect.Parameter.empty
+    signature = inspect.signature(_classes()[known]).parameters.values()
+    options = {"inner" if p.name == "weighting" else p.name: p.default for p in signature}
+    for option, default in options.items():
+        if default is needed and option not in given:
+            raise TypeError(f"The weighting {known!r} needs the option `{option}`: give it a value.")
+    if "inner" in options:
+        options = options_of(given["inner"], given) | options
+    return options
+
+
+def named(name: str, given: Mapping[str, Any]) -> Any:
+    """The weighting or aggregator of a name, e.g. "CAGrad" with {"c": 0.5}; lists are made tensors.
+
+    "CRMOGM" takes `inner`, the name of the weighting that it smooths, and that one's options.
+    """
+    known, options = _known(name), options_of(name, given)
+    for option in given:
+        if option not in options:
+            takes = f"it has {', '.join(options)}" if options else "leave it out"
+            raise TypeError(f"The weighting {known!r} has no option {option!r}: {takes}.")
+    cls = _classes()[known]
+    own = {k: _tensor(v) for k, v in given.items() if k in inspect.signature(cls).parameters}
+    if "inner" in given:
+        rest = {k: v for k, v in given.items() if k not in own and k != "inner"}
+        own["weighting"], _ = weighting_of(named(given["inner"], rest))
+    try:
+        return cls(**own)
+    except (TypeError, ValueError, AttributeError) as error:
+        told = ", ".join(f"{k}={v!r}" for k, v in given.items()) or "nothing"
+        raise ValueError(f"The weighting {known!r} cannot be made of {told}: {error}") from error
+
+
+def weighting_of(given: Any) -> tuple[Any, bool]:
+    """The weighting inside an aggregator, and whether it wants a Jacobian instead of its Gram."""
+    aggregation = _aggregation()
+    for part in given.modules() if isinstance(given, nn.Module) else ():
+        for name, reason in REFUSED.items():
+            if isinstance(part, tuple(_variants(name))):
+                _refuse(name, reason)
+    if isinstance(given, aggregation.ConFIG):
+        return ConFIG(given.weighting), False
+    if isinstance(given, aggregation.GramianWeightedAggregator):
+        return given.gramian_weighting, False
+    if isinstance(given, aggregation.WeightedAggregator):
+        return given.weighting, True
+    if isinstance(given, aggregation.Aggregator):
+        _refuse(type(given).__name__, COORDINATES)
+    if not callable(given) or isinstance(given, type):
+        raise TypeError(
+            f"`weighting` is {given!r}: give a name or an instance, e.g. 'UPGrad' or "
+            "torchjd.aggregation.UPGradWeighting()."
+        )
+    inner = given
+    while isinstance(inner, aggregation.CRMOGMWeighting):
+        inner = inner.weighting
+    return given, hasattr(inner, "_init_optim_problem")  # Nash-MTL's, taken out of its aggregator
+
+
+def is_stateful(weighting: Any) -> bool:
+    """Whether it remembers something of every task, by position."""
+    import torchjd
+
+    modules = weighting.modules() if isinstance(weighting, nn.Module) else ()
+    return any(isinstance(part, torchjd.Stateful) for part in modules)
+
+
+def constants_of(weighting: Any) -> list[Any]:
+    """The parts that hold a weight or preference for every task, by position."""
+    constant = _aggregation().ConstantWeighting
+    modules = weighting.modules() if isinstance(weighting, nn.Module) else ()
+    return [part for part in modules if isinstance(part, constant)]
+
+
+class ConFIG(nn.Module):
+    """ConFIG (Liu et al. 2024), in coefficients of the task gradients.
+
+    d = U^+ p,   g = (sum_t g_t.d) d / |d|^2         U: the gradients' directions, p: preferences
+    U^+ = U' (U U')^+, so that d = sum_t c_t g_t with c_t = ((U U')^+ p)_t / |g_t|
+    """
+
+    def __init__(self, preferences: Any) -> None:
+        super().__init__()
+        self.preferences = preferences
+
+    def forward(self, gram: torch.Tensor) -> torch.Tensor:
+        lengths = gram.diagonal().clamp_min(0).sqrt()
+        inverse = torch.where(lengths > 0, 1 / lengths, 0.0)
+        cosines = gram * inverse[:, None] * inverse[None, :]
+        pseudo_inverse = torch.linalg.pinv(cosines, rtol=ROUNDING, hermitian=True)
+        c = inverse * (pseudo_inverse @ self.preferences(gram).to(gram))
+        square = c @ gram @ c
+        return c * (gram @ c).sum() / square if square > 0 else torch.zeros_like(c)
+
+
+def _refuse(name: str, reason: str) -> None:
+    raise TypeError(
+        f"`weighting` is {name}, which {reason}: use one that follows from the Gram matrix, e.g. "
+        "UPGrad."
+    )
+
+
+def _aggregation() -> Any:
+    try:
+        from torchjd import aggregation
+    except ImportError as error:
+        raise ModuleNotFoundError(
+            'TorchJD is not installed: pip install "gradaccord[torchjd]".', name="torchjd"
+        ) from error
+    return aggregation
+
+
+def _variants(name: str) -> list[type]:
+    """The aggregator and the weighting of a name, as far as TorchJD has them."""
+    found = [getattr(_aggregation(), n, None) for n in (name, f"{name}Weighting")]
+    return [cls for cls in found if cls is not None]
+
+
+def _classes() -> dict[str, Any]:
+    """Every weighting by its name, the aggregator where there is one."""
+    aggregation = _aggregation()
+    bases = ("Aggregator", "GramianWeightedAggregator", "WeightedAggregator", "Weighting")
+    public = [n.removesuffix("Weighting") for n in aggregation.__all__ if n not in bases]
+    return {name: _variants(name)[0] for name in public}
+
+
+def _known(name: str) -> str:
+    """The name as TorchJD writes it; one that does not exist, or does not fit, is refused."""
+
+    def plain(text: str) -> str:
+        return str(text).lower().replace("-", "").replace("_", "").removesuffix("weighting")
+
+    spelled = {plain(known): known for known in _classes()}
+    found = spelled.get(plain(name))
+    if found in REFUSED:
+        _refuse(found, REFUSED[found])
+    if found is None:
+        usable = [known for known in spelled.values() if known not in REFUSED]
+        close = get_close_matches(str(name), usable, 1, 0.5)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        raise ValueError(
+            f"`weighting` is {name!r}, which TorchJD does not have: {hint}there are "
+            f"{', '.join(usable)}."
+        )
+    return found
+
+
+def _tensor(value: Any) -> Any:
+    return torch.tensor(value, dtype=torch.float64) if isinstance(value, list | tuple) else value
