@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from gradaccord.commands import INTERRUPTED, user_mistakes
+from gradaccord.commands import INTERRUPTED, missing_package, user_mistakes
 from gradaccord.train.commands import DataOption, FileArgument, OverridesArgument
 
 
@@ -126,6 +126,8 @@ def sweep(
 ) -> None:
     """Search the options of a method or of training by Optuna; judged on dev, kept on disk, resumable.
 
+    The best settings are written to best.yaml, all trials to one HTML page. For example:
+
     [bold]gradaccord sweep trio.yaml method.weight=0.01..1 method.every=2,5 --trials 9[/bold]
     """
     from rich.console import Console
@@ -133,16 +135,17 @@ def sweep(
     console = Console()
     with user_mistakes(ValueError, OSError, ModuleNotFoundError):
         from gradaccord.compare.screen import Screen
-        from gradaccord.compare.sweep import STORAGE, Range
+        from gradaccord.compare.sweep import BEST, STORAGE, Range
         from gradaccord.compare.sweep import sweep as search
         from gradaccord.train.reading import read_config
-        from gradaccord.train.run_folder import locked
+        from gradaccord.train.run_folder import ABOUT, about, locked, write_json
 
         base = read_config(file)
         folder = out if out is not None else Path("runs") / f"{file.stem}-sweep"
         screen = Screen(console)
         try:
             with locked(folder), screen.running():
+                write_json(folder / ABOUT, about(["gradaccord", *sys.argv[1:]]))
                 study = search(
                     base,
                     [Range.parse(text) for text in ranges],
@@ -162,4 +165,12 @@ def sweep(
         raise typer.Exit(1)
     chosen = " ".join(f"{key}={value}" for key, value in study.best_params.items())
     console.print(f"Best on dev: {study.best_value:.2f} with {chosen}", highlight=False, soft_wrap=True)
-    console.print(f"Written: {folder / STORAGE}", highlight=False, soft_wrap=True)
+    written = [str(folder / STORAGE), str(folder / BEST)]
+    try:
+        from gradaccord.report.page import write_report
+
+        written.append(str(write_report(folder)))
+    except ModuleNotFoundError as error:
+        written.append(f"no page ({missing_package(error)})")
+    console.print(f"Written: {', '.join(written)}", highlight=False, soft_wrap=True)
+    console.print(f"Train with them: gradaccord train {folder / BEST}", highlight=False, soft_wrap=True)
