@@ -90,4 +90,4 @@ def test_a_missing_package_is_named_with_the_remedy(
 ) -> None:
     cldr.names.cache_clear()
     monkeypatch.setitem(sys.modules, "babel", None)
-    assert 'pip install "gradaccord[demo]"' in complaint(capsys, "demo")
+    assert "pip install 'gradaccord[demo]'" in complaint(capsys, "demo")

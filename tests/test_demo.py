@@ -65,8 +65,14 @@ def run_of(spec: Spec, seed: int, score: float, unseen: float, masked: float) ->
 def names(scores: dict[str, list[float]], masked: dict[str, float] | None = None) -> Names:
     specs = with_controls([Spec.parse(METHOD)], Spec.parse("sum"))
     runs = [
-        run_of(spec, seed, score, 40.0 + seed, (masked or {}).get(str(spec), 2.5) + 0.01 * seed)
-        for spec in specs
+        run_of(
+            spec,
+            seed,
+            score,
+            40.0 + seed,
+            (masked or {}).get(str(spec), 2.5) + (0.01 + 0.001 * i) * seed,
+        )
+        for i, spec in enumerate(specs)
         for seed, score in enumerate(scores[str(spec)])
     ]
     return Names(summarise(runs), runs, 100, ("de",), {"de": 2.0, "fr": 2.0})
@@ -75,7 +81,7 @@ def names(scores: dict[str, list[float]], masked: dict[str, float] | None = None
 def test_a_gain_over_the_control_too_is_called_one() -> None:
     found = names({"sum": [60, 61, 62], CONTROL: [60.1, 61, 61.9], METHOD: [63, 64.1, 65.2]})
     first, second, third = findings(PLANE, found, GLYPHS)
-    assert f"{METHOD} (+3.10 points, p 0.00035) beats both sum (61.00 ± 0.58 %)" in first
+    assert f"{METHOD} (+3.10 points, p < 0.001, Holm 0.001) beats both sum (61.00 ± 0.58 %)" in first
     assert "no method differs clearly from sum (41.00 ± 0.58 %" in second
     assert "1 of 2 methods always end in one task's own optimum (MTL)" in third
     assert "1 of 2 methods never" in third
@@ -87,13 +93,20 @@ def test_a_gain_that_the_control_has_too_is_none() -> None:
     found = names({"sum": [60, 61, 62], CONTROL: [63.1, 64.2, 65], METHOD: [63, 64.1, 65.2]})
     first = findings(PLANE, found, GLYPHS)[0]
     assert "no method clearly beats both sum (61.00 ± 0.58 %) and its own control over 3 seeds" in first
-    assert re.search(rf"{METHOD} is [+-]0\.00 points, p 1 against {CONTROL}", first)
+    assert re.search(rf"{METHOD} is [+-]0\.00 points, p 1\.00, Holm 1\.00 against {CONTROL}", first)
     assert f"the control {CONTROL}, which takes a step for every batch" in first
 
 
-def test_one_seed_cannot_tell() -> None:
-    found = names({"sum": [60], CONTROL: [61], METHOD: [70]})
-    assert "one seed cannot tell" in findings(PLANE, found, GLYPHS)[0]
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_fewer_than_three_seeds_have_no_p_value(seeds: int) -> None:
+    """Two seeds with equal differences were called a clear gain, p < 0.001."""
+    found = names({"sum": [60, 61][:seeds], CONTROL: [61, 62][:seeds], METHOD: [70, 71][:seeds]})
+    first = findings(PLANE, found, GLYPHS)[0]
+    assert "no method clearly beats both" in first
+    assert "no p value can be given for fewer than three seeds" in first
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(methods_table(found))
+    assert "+10.00 no p" in console.export_text()
 
 
 def test_forgetting_is_told_beside_the_training_loss() -> None:

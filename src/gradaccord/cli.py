@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from gradaccord import __version__
-from gradaccord.commands import INTERRUPTED, UsageError, user_mistakes
+from gradaccord.commands import INTERRUPTED, UsageError, missing_package, needs, user_mistakes
 from gradaccord.compare import commands as comparing
 from gradaccord.demo import commands as demonstrating
 from gradaccord.meta.commands import app as fewshot
@@ -33,6 +33,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line. A user's mistake gets one sentence and exit code 2."""
     try:
         code = app(arguments, prog_name="gradaccord", standalone_mode=False)
+    except ModuleNotFoundError as error:
+        if missing_package(error) == str(error):  # no package of an extra: a fault of ours
+            raise
+        print(f"gradaccord: {missing_package(error)}", file=sys.stderr)
+        sys.exit(2)
     except UsageError as error:
         message = getattr(error, "format_message", error.__str__)().strip()
         print(f"gradaccord: {message}{'' if message[-1:] in '.?' else '.'}", file=sys.stderr)
@@ -66,10 +71,11 @@ def _start(
         print(context.get_help())
 
 
-app.command()(demonstrating.demo)
+app.command()(needs("demo", "report", "train")(demonstrating.demo))
 
 
 @app.command()
+@needs("report")
 def landscape(
     seeds: Annotated[
         int, typer.Option(min=1, metavar="N", help="Runs of each method that draws at random.")
@@ -110,14 +116,14 @@ def landscape(
         console.print(f"Written: {path}", highlight=False, soft_wrap=True)
 
 
-app.command()(training.train)
-app.command()(training.validate)
-app.command()(comparing.compare)
-app.command()(comparing.sweep)
-app.command()(reporting.report)
+app.command()(needs("train")(training.train))
+app.command()(needs("train")(training.validate))
+app.command()(needs("train")(comparing.compare))
+app.command()(needs("sweep", "train")(comparing.sweep))
+app.command()(needs("report", "train")(reporting.report))
 app.command("list")(tools.list_)
 app.command()(tools.init)
-app.command()(tools.export)
-app.command()(tools.predict)
+app.command()(needs("train")(tools.export))
+app.command()(needs("train")(tools.predict))
 app.command()(tools.doctor)
 app.add_typer(fewshot, name="fewshot")

@@ -9,12 +9,13 @@ from threading import Thread
 
 import pytest
 from filelock import FileLock
+from report_support import Page
 from small_models import save_checkpoint
 from train_toy import content_of, said, same, until, weights, write_files
 
 from gradaccord.cli import main
 from gradaccord.compare.runs import threads_of_each
-from gradaccord.train.reading import check_config, write_config
+from gradaccord.train.reading import check_config, read_config, write_config
 from gradaccord.train.run_folder import locked
 
 METHODS = "pcgrad;dotprod:mode=difference"
@@ -292,6 +293,105 @@ def test_a_sweep_resumes_where_it_was(file, tmp_path, capsys):
         )
         scores = [results["dev"][task]["accuracy"] for task in ("film", "bank")]
         assert trial.value == pytest.approx(sum(scores) / 2)
+
+
+@pytest.fixture(scope="module")
+def swept(file, shared):
+    """A finished sweep over a number, a few numbers and a word, three trials of two seeds."""
+    pytest.importorskip("optuna")
+    folder, lock = shared
+    ranges = ["train.lr=1e-4..1e-2", "train.warmup=0,0.5", "train.schedule=linear,constant"]
+    with lock:
+        out = folder / "swept"
+        if not (out / "report.html").exists():
+            run_here("sweep", file, *ranges, "--out", out, "--trials", 3, "--seeds", 2, "--jobs", 2)
+    return out
+
+
+def study_of(folder):
+    import optuna
+
+    return optuna.load_study(study_name="gradaccord", storage=f"sqlite:///{folder / 'sweep.db'}")
+
+
+def test_a_sweep_gets_a_page_with_its_trials_their_importance_and_the_best(swept, tmp_path, capsys):
+    """`report` said that the folder of a sweep held no method of its comparison."""
+    import optuna
+
+    assert (swept / "report.html").exists()
+    run_here("report", swept, "--out", tmp_path / "page.html")
+    capsys.readouterr()
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert text == (swept / "report.html").read_text(encoding="utf-8")
+    page, study = Page.of(text), study_of(swept)
+    assert page.headings[0] == "swept: a sweep over train.lr, train.warmup, train.schedule"
+    headings, *rows = page.table("trials")
+    assert headings == ["trial", "dev average, %", "train.lr", "train.warmup", "train.schedule",
+                        "time, s", "state"]  # fmt: skip
+    assert [int(row[0]) for row in rows] == [
+        t.number for t in sorted(study.trials, key=lambda trial: -trial.value)
+    ]
+    for row in rows:
+        trial = study.trials[int(row[0])]
+        results = [
+            json.loads((swept / f"trial-{trial.number:03d}" / f"seed-{s}/results.json").read_text())
+            for s in (0, 1)
+        ]
+        scores = [(r["dev"]["film"]["accuracy"] + r["dev"]["bank"]["accuracy"]) / 2 for r in results]
+        error = abs(scores[0] - scores[1]) / 2
+        assert row[1] == f"{sum(scores) / 2:.2f} ± {error:.2f}"
+        assert float(row[2]) == pytest.approx(trial.params["train.lr"], rel=1e-3)
+        assert row[4] == trial.params["train.schedule"]
+        assert row[-1] == ("best" if trial.number == study.best_trial.number else "finished")
+    best = {row[0]: row[1] for row in page.table("best")[1:]}
+    assert best["train.schedule"] == study.best_params["train.schedule"]
+    if len({trial.value for trial in study.trials}) > 1:
+        evaluator = optuna.importance.FanovaImportanceEvaluator(seed=0)
+        shares = optuna.importance.get_param_importances(study, evaluator=evaluator)
+        (figure,) = [e for e in page.all if e.attributes.get("id") == "figure-importance"]
+        for key, share in shares.items():
+            assert f"{key}: {share:.3g}" in figure.text
+    assert {"figure-by-train-lr", "figure-by-train-warmup", "figure-course"} <= set(page.figures)
+    assert {row[1] for row in page.table("by-value")[1:]} <= {"linear", "constant"}
+
+
+def test_the_best_settings_of_a_sweep_are_a_file_that_train_reads(swept, tmp_path):
+    """And training with it is the best trial again."""
+    study = study_of(swept)
+    config = read_config(swept / "best.yaml")
+    assert config.train.lr == study.best_params["train.lr"]
+    assert config.train.schedule == study.best_params["train.schedule"]
+    run_here("train", swept / "best.yaml", "--out", tmp_path / "again")
+    again = json.loads((tmp_path / "again" / "results.json").read_text())
+    trial = swept / f"trial-{study.best_trial.number:03d}" / "seed-0"
+    assert again["dev"] == json.loads((trial / "results.json").read_text())["dev"]
+    assert same(weights(tmp_path / "again"), weights(trial))
+
+
+def test_trials_that_failed_stand_on_the_page_with_the_reason(swept, tmp_path):
+    import optuna
+
+    folder = shutil.copytree(swept, tmp_path / "copied", ignore=shutil.ignore_patterns("checkpoints"))
+    study = study_of(folder)
+    for reason in ("ended with exit code 1: </script> out of memory", None):
+        trial = study.ask()
+        trial.suggest_float("train.lr", 1e-4, 1e-2, log=True)
+        if reason:
+            trial.set_user_attr("failure", reason)
+            study.tell(trial, state=optuna.trial.TrialState.FAIL)
+    (folder / "best.yaml").unlink()
+    run_here("report", folder)
+    page = Page.of((folder / "report.html").read_text(encoding="utf-8"))
+    states = [row[-1] for row in page.table("trials")[1:]]
+    assert states[-2:] == ["ended with exit code 1: </script> out of memory", "interrupted"]
+    assert "2 trials did not finish" in page.root.text
+    assert (folder / "best.yaml").exists()
+
+
+def test_a_sweep_without_a_finished_trial_is_told(tmp_path, capsys):
+    optuna = pytest.importorskip("optuna")
+    optuna.create_study(study_name="gradaccord", storage=f"sqlite:///{tmp_path / 'sweep.db'}")
+    assert "a sweep of which no trial is finished" in said(capsys, "report", tmp_path)
 
 
 def kill_the_one_in(folder):

@@ -8,9 +8,11 @@ from scipy.stats import ttest_rel
 
 from gradaccord.compare.commands import split_methods
 from gradaccord.compare.specs import Spec, with_controls
-from gradaccord.compare.statistics import Difference, Mean
+from gradaccord.compare.statistics import Difference, Mean, holm
 from gradaccord.compare.sweep import Range, sweep
-from gradaccord.train.reading import check_config
+from gradaccord.train.config import Method
+from gradaccord.train.methods import METHODS
+from gradaccord.train.reading import check_config, read_config
 
 BASE = check_config({"tasks": {"a": "sst"}, "train": {"epochs": 2}})
 
@@ -100,6 +102,65 @@ def test_controls_are_added_once_and_before_their_methods():
     ]  # fmt: skip
 
 
+SPELLINGS = [
+    ("sequential_reptile", "sequential-reptile"),
+    ("sequential_reptile", "SequentialReptile"),
+    ("dotprod", "DotProd"),
+    ("dotprod", "Dot-Prod"),
+    ("multitask_reptile", "MultiTaskReptile"),
+    ("stl", "STL"),
+    ("sum+smart", "Sum+SMART"),
+    ("sum+recadam", "sum+RecAdam"),
+]
+
+
+@pytest.mark.parametrize(("name", "spelled"), SPELLINGS)
+def test_the_controls_of_a_method_do_not_depend_on_how_its_name_is_spelled(name, spelled):
+    known, given = Spec.parse(name), Spec.parse(f" {spelled} ")
+    assert given == known
+    assert str(given) == name
+    assert given.controls() == known.controls()
+    assert with_controls([given, known], Spec.parse("SUM")) == with_controls([known], Spec.parse("sum"))
+
+
+@pytest.mark.parametrize("method", [name for name in (*METHODS, "stl") if name != "torchjd"])
+def test_every_spelling_of_every_method_is_read_as_its_name_everywhere(method, tmp_path):
+    """In YAML, as an override, in Python and in a comparison: one method, one folder, one result."""
+    plain = f"method: {method}\ntasks: {{a: sst}}\n"
+    for spelled in (method.upper(), method.replace("_", "-"), method.title().replace("_", "")):
+        (tmp_path / "a.yaml").write_text(plain.replace(method, spelled))
+        assert read_config(tmp_path / "a.yaml").method.name == method
+        assert read_config(tmp_path / "a.yaml", [f"method={spelled}"]).method.name == method
+        assert read_config(tmp_path / "a.yaml", [f"method.name={spelled}"]).method.name == method
+        assert Method(name=spelled).name == method
+        assert Spec.parse(spelled).folder == method
+
+
+def test_torchjd_may_be_spelled_as_its_makers_do(tmp_path):
+    (tmp_path / "a.yaml").write_text("method: {name: TorchJD, weighting: UPGrad}\ntasks: {a: sst}\n")
+    assert read_config(tmp_path / "a.yaml").method.name == "torchjd"
+    assert str(Spec.parse("TorchJD:weighting=CAGrad,c=0.5")) == "torchjd:weighting=CAGrad,c=0.5"
+
+
+def test_other_names_of_a_configuration_are_made_canonical_too():
+    """A report tells recadam by its name, a run its sampler."""
+    config = check_config(
+        {
+            "tasks": {"a": "sst"},
+            "regularize": "SMART",
+            "sampler": "Round-Robin",
+            "train": {"optimizer": {"name": "RecAdam"}},
+        }
+    )
+    names = (config.regularize[0].name, config.sampler.name, config.train.optimizer.name)
+    assert names == ("smart", "round_robin", "recadam")
+
+
+def test_stl_takes_no_options():
+    with pytest.raises(ValueError, match="Method 'stl' has no option 'weight'"):
+        Spec.parse("STL:weight=1")
+
+
 def test_dotprod_must_also_beat_a_longer_step():
     """Pitfall 36: the pair control at 1.1 x the learning rate explained a gain of DotProd."""
     plain, longer = Spec.parse("dotprod:every=4").controls()
@@ -147,8 +208,61 @@ def test_one_seed_has_no_error_and_no_p():
     assert str(Mean.of([])) == "–"
 
 
-def test_equal_runs_are_not_called_different():
-    assert Difference.between({0: 1.0, 1: 2.0}, {0: 1.0, 1: 2.0}).p == 1.0
+@pytest.mark.parametrize(
+    ("ours", "theirs", "why"),
+    [
+        ([71.0, 73.0], [70.0, 72.0], "2 pairs"),  # equal differences: p was 0
+        ([71.0, 74.0], [70.0, 72.0], "2 pairs"),
+        ([71.0, 73.0, 75.0], [70.0, 72.0, 74.0], "equal differences"),
+        ([70.1, 80.2, 90.3], [69.1, 79.2, 89.3], "equal differences"),  # to rounding
+        ([70.0, 71.0, 72.0], [70.0, 71.0, 72.0], "equal differences"),
+    ],
+)
+def test_two_seeds_or_equal_differences_have_no_p_value(ours, theirs, why):
+    difference = Difference.between(dict(enumerate(ours)), dict(enumerate(theirs)))
+    assert math.isnan(difference.p)
+    assert difference.no_p == why
+    assert not difference.clear
+    assert str(difference) == f"{np.mean(np.subtract(ours, theirs)):+.2f} (no p: {why})"
+
+
+def reference_holm(ps):
+    """Holm (1979) as he states it: reject from the smallest p on while p < level / tests left.
+
+    The corrected p is the lowest level at which a test is rejected, found here by trying levels.
+    """
+    order = np.argsort(ps)
+    found = np.ones(len(ps))
+    for place, index in enumerate(order):
+        levels = [ps[i] * (len(ps) - k) for k, i in enumerate(order[: place + 1])]
+        found[index] = min(max(levels), 1.0)
+    return found
+
+
+def test_holm_is_the_published_procedure_on_a_hand_computed_example():
+    # p = 0.01, 0.04, 0.03, 0.005 (the example of R's p.adjust): 0.03, 0.06, 0.06, 0.02
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02], abs=1e-15)
+    assert holm([]) == []
+    assert holm([0.7, 0.6]) == [1.0, 1.0]
+
+
+def test_holm_rejects_what_the_step_down_procedure_rejects_at_every_level():
+    generator = np.random.default_rng(0)
+    for count in (1, 2, 5, 40):
+        ps = list(generator.uniform(0, 1, count) ** 3)
+        corrected = holm(ps)
+        assert corrected == pytest.approx(reference_holm(ps), rel=1e-12)
+        for level in (0.01, 0.05, 0.2):
+            left = sorted(ps)
+            while left and left[0] <= level / len(left):
+                left.pop(0)
+            assert sum(p <= level for p in corrected) == count - len(left)
+
+
+def test_tests_without_a_p_value_are_not_counted_by_holm():
+    got = holm([0.01, math.nan, 0.02])
+    assert (got[0], got[2]) == (0.02, 0.02)
+    assert math.isnan(got[1])
 
 
 def test_ranges():

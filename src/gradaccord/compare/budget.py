@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 from gradaccord.train.config import Config
 from gradaccord.train.phase import EPOCHS, batches_of
-from gradaccord.train.problem import load_problem
+from gradaccord.train.problem import Problem
 
 BASE_MB = 700.0  # of a process with torch and transformers, before any weights
 
 
-def budget_of(config: Config, data: Path | None = None) -> tuple[int, float]:
+def budget_of(config: Config, problem: Problem) -> tuple[int, float]:
     """Batch gradients of one run, and the memory in MB that one is likely to take.
 
     `train.gradients` as it is; epochs and steps by what plain multi-task training would spend on
     them: a batch gradient a batch, and a batch of every task a step.
     """
-    problem = load_problem(config, data)
     train = config.train
     batches = {
         name: len(

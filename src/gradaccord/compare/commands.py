@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from gradaccord.commands import INTERRUPTED, user_mistakes
+from gradaccord.commands import INTERRUPTED, missing_package, user_mistakes
 from gradaccord.train.commands import DataOption, FileArgument, OverridesArgument
 
 
@@ -51,10 +51,12 @@ def compare(
     with user_mistakes(ValueError, OSError, ModuleNotFoundError), ExitStack() as stack:
         from gradaccord.compare import tables
         from gradaccord.compare.budget import budget_of
+        from gradaccord.compare.building import check_builds
         from gradaccord.compare.runs import Standing, execute, fitting_jobs, plan
         from gradaccord.compare.screen import Screen
         from gradaccord.compare.specs import Spec, with_controls
         from gradaccord.compare.summary import summarise
+        from gradaccord.train.problem import load_problem
         from gradaccord.train.reading import read_config
         from gradaccord.train.run_folder import ABOUT, about, locked, write_json
 
@@ -64,7 +66,10 @@ def compare(
         wanted = with_controls(specs, first) if controls else list(dict.fromkeys([first, *specs]))
         folder = out if out is not None else Path("runs") / f"{file.stem}-compare"
         stack.enter_context(locked(folder))
-        gradients, memory = budget_of(base, data)
+        problem = load_problem(base, data)
+        gradients, memory = budget_of(base, problem)
+        check_builds(base, wanted, gradients, problem)
+        del problem  # its memory is the runs'
         side_by_side = fitting_jobs(jobs, memory)
         runs = plan(base, wanted, seeds, gradients, folder)
         write_json(folder / ABOUT, about(["gradaccord", *sys.argv[1:]]))
@@ -121,6 +126,8 @@ def sweep(
 ) -> None:
     """Search the options of a method or of training by Optuna; judged on dev, kept on disk, resumable.
 
+    The best settings are written to best.yaml, all trials to one HTML page. For example:
+
     [bold]gradaccord sweep trio.yaml method.weight=0.01..1 method.every=2,5 --trials 9[/bold]
     """
     from rich.console import Console
@@ -128,16 +135,17 @@ def sweep(
     console = Console()
     with user_mistakes(ValueError, OSError, ModuleNotFoundError):
         from gradaccord.compare.screen import Screen
-        from gradaccord.compare.sweep import STORAGE, Range
+        from gradaccord.compare.sweep import BEST, STORAGE, Range
         from gradaccord.compare.sweep import sweep as search
         from gradaccord.train.reading import read_config
-        from gradaccord.train.run_folder import locked
+        from gradaccord.train.run_folder import ABOUT, about, locked, write_json
 
         base = read_config(file)
         folder = out if out is not None else Path("runs") / f"{file.stem}-sweep"
         screen = Screen(console)
         try:
             with locked(folder), screen.running():
+                write_json(folder / ABOUT, about(["gradaccord", *sys.argv[1:]]))
                 study = search(
                     base,
                     [Range.parse(text) for text in ranges],
@@ -157,4 +165,12 @@ def sweep(
         raise typer.Exit(1)
     chosen = " ".join(f"{key}={value}" for key, value in study.best_params.items())
     console.print(f"Best on dev: {study.best_value:.2f} with {chosen}", highlight=False, soft_wrap=True)
-    console.print(f"Written: {folder / STORAGE}", highlight=False, soft_wrap=True)
+    written = [str(folder / STORAGE), str(folder / BEST)]
+    try:
+        from gradaccord.report.page import write_report
+
+        written.append(str(write_report(folder)))
+    except ModuleNotFoundError as error:
+        written.append(f"no page ({missing_package(error)})")
+    console.print(f"Written: {', '.join(written)}", highlight=False, soft_wrap=True)
+    console.print(f"Train with them: gradaccord train {folder / BEST}", highlight=False, soft_wrap=True)

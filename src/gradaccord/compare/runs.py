@@ -194,7 +194,7 @@ def _collect(run: Run) -> None:
         return
     lines = (run.folder / OUTPUT).read_text(encoding="utf-8", errors="replace").strip().splitlines()
     how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-    said = lines[-1].strip() if lines else "it printed nothing"
+    said = lines[-1].strip().rstrip(".") if lines else "it printed nothing"
     run.failure = f"{how}: {said}"
 
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gradaccord.train.config import Config, Method, Optimizer
-from gradaccord.train.methods import SINGLE_TASK, find_method
+from gradaccord.train.methods import SINGLE_TASK, canonical_method, check_method, find_method
 from gradaccord.train.regularizing import REGULARIZERS
+from gradaccord.train.spelling import canonical
 
 HIGHER = 1.1  # learning rate of DotProd's second control
 
@@ -41,14 +42,15 @@ class Spec:
                     f"The method {text!r} has the option {part!r} without a value: write {part}=VALUE."
                 )
             options.append((key.strip(), read_value(value)))
+        name = canonical_method(name)
         known = (*REGULARIZERS, "recadam")
+        added = [canonical(one, known) for one in added]
         for one in added:
             if one not in known:
                 raise ValueError(
                     f"The method {text!r} adds {one!r}: what can be added is {', '.join(known)}."
                 )
-        if name != SINGLE_TASK:
-            find_method(name).check(dict(options))
+        check_method(name, dict(options))
         try:
             rate = float(factor) if at else 1.0
         except ValueError:

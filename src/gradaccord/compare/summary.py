@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gradaccord.compare.runs import Run
 from gradaccord.compare.specs import Spec
-from gradaccord.compare.statistics import Difference, Mean
+from gradaccord.compare.statistics import Difference, Mean, corrected
 from gradaccord.train.results import main_scores
 
 AVERAGE = "average"
@@ -24,7 +24,7 @@ class Row:
     spec: Spec
     seeds: tuple[int, ...]
     scores: dict[str, Mean]  # task -> main metric, and the average over trained tasks
-    to_baseline: Difference  # of the average
+    to_baseline: Difference  # of the average, its p corrected for all tests of the summary
     control: Spec | None
     to_control: Difference | None
     train_loss: Mean  # of the last steps, mean over tasks
@@ -49,6 +49,11 @@ class Summary:
     metrics: dict[str, str]
     rows: tuple[Row, ...]
 
+    @property
+    def tests(self) -> int:
+        """How many tests the p values are corrected for."""
+        return sum(not difference.no_p for difference in _family(self.rows).values())
+
 
 def summarise(runs: Sequence[Run]) -> Summary:
     """Statistics over the seeds that finished; on test where all tasks have it, else on dev."""
@@ -64,7 +69,30 @@ def summarise(runs: Sequence[Run]) -> Summary:
     scores = {spec: scores_by_seed(_results(runs, spec), split, trained) for spec in specs}
     baseline = specs[0]
     rows = tuple(_row(runs, spec, baseline, scores, specs) for spec in specs)
-    return Summary(split, tasks, dict(first["metrics"]), rows)
+    return Summary(split, tasks, dict(first["metrics"]), _corrected(rows))
+
+
+def _family(rows: Sequence[Row]) -> dict[tuple[Spec, Spec], Difference]:
+    """Every test of a summary once, by who is compared with whom; the baseline may be the control."""
+    baseline = rows[0].spec
+    found = {(row.spec, baseline): row.to_baseline for row in rows[1:]}
+    for row in rows:
+        if row.control is not None and row.to_control is not None:
+            found[row.spec, row.control] = row.to_control
+    return found
+
+
+def _corrected(rows: Sequence[Row]) -> tuple[Row, ...]:
+    """With p values that are corrected for all tests together."""
+    family = corrected(_family(rows))
+    return tuple(
+        replace(
+            row,
+            to_baseline=family.get((row.spec, rows[0].spec), row.to_baseline),
+            to_control=None if row.control is None else family[row.spec, row.control],
+        )
+        for row in rows
+    )
 
 
 def scores_by_seed(

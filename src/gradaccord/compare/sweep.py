@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gradaccord.compare.runs import Run, Standing, execute
+from gradaccord.compare.runs import WANTED, Run, Standing, execute
 from gradaccord.compare.specs import Spec, read_value
 from gradaccord.train.config import Config
-from gradaccord.train.reading import check_config, set_value
+from gradaccord.train.reading import check_config, read_config, set_value, write_config
 from gradaccord.train.results import main_scores
 
 STORAGE = "sweep.db"
+BEST = "best.yaml"
+FAILURE = "failure"  # of a trial: what became of it
+STUDY = "gradaccord"
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ def sweep(
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     folder.mkdir(parents=True, exist_ok=True)
     study = optuna.create_study(
-        study_name="gradaccord",
+        study_name=STUDY,
         storage=f"sqlite:///{folder / STORAGE}",
         direction="maximize",
         load_if_exists=True,
@@ -94,7 +97,7 @@ def sweep(
         trial = study.ask()
         chosen = {one.key: one.suggest(trial) for one in ranges}
         try:
-            runs = _runs(base, chosen, seeds, folder / f"trial-{trial.number:03d}")
+            runs = _runs(base, chosen, seeds, trial_folder(folder, trial))
             execute(runs, data=data, jobs=jobs, show=show)
         except BaseException:
             study.tell(trial, state=optuna.trial.TrialState.FAIL)
@@ -103,14 +106,40 @@ def sweep(
         shown = ", ".join(f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}"
                           for key, value in chosen.items())  # fmt: skip
         if len(scores) < len(runs):
-            study.tell(trial, state=optuna.trial.TrialState.FAIL)
             failure = next(run.failure for run in runs if run.failure is not None)
+            trial.set_user_attr(FAILURE, failure)
+            study.tell(trial, state=optuna.trial.TrialState.FAIL)
             say(f"trial {trial.number}: {shown}: {failure}")
             continue
         value = sum(scores) / len(scores)
         study.tell(trial, value)
+        write_best(study, folder)
         say(f"trial {trial.number}: {shown}: dev average {value:.2f}")
     return study
+
+
+def read_study(folder: Path) -> Any:
+    """The Optuna study that a sweep left in its folder."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    return optuna.load_study(study_name=STUDY, storage=f"sqlite:///{folder / STORAGE}")
+
+
+def trial_folder(folder: Path, trial: Any) -> Path:
+    """Where a trial's runs are, one a seed."""
+    return folder / f"trial-{trial.number:03d}"
+
+
+def write_best(study: Any, folder: Path) -> Path:
+    """The configuration of the best trial as a file for `gradaccord train`, with the first seed."""
+    runs = sorted(trial_folder(folder, study.best_trial).glob(f"seed-*/{WANTED}"))
+    if not runs:
+        raise ValueError(
+            f"{trial_folder(folder, study.best_trial)}, the best trial, is gone: run the sweep again."
+        )
+    write_config(read_config(min(runs, key=lambda path: int(path.parent.name[5:]))), folder / BEST)
+    return folder / BEST
 
 
 def score(results: Mapping[str, Any]) -> float:

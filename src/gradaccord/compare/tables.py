@@ -9,9 +9,11 @@ from typing import Any
 
 from rich.table import Table
 
-from gradaccord.compare.statistics import Difference, Mean
+from gradaccord.compare.statistics import PAIRS, Difference, Mean
 from gradaccord.compare.summary import AVERAGE, Row, Summary
 from gradaccord.train.run_folder import write_json
+
+P_COLUMNS = ("p", "Holm p", "why no p")
 
 
 def headings(summary: Summary) -> list[str]:
@@ -42,7 +44,7 @@ def cells(row: Row, summary: Summary) -> list[str]:
         _number(row.train_loss, 3),
         _number(row.cosine, 3),
         _number(row.distance, 2),
-        *(f"{row.costs[name]:.2f}x" for name in ("seconds", "gradients", "memory_mb")),
+        *(_times(row.costs[name]) for name in ("seconds", "gradients", "memory_mb")),
         seeds,
     ]
 
@@ -86,8 +88,9 @@ def remarks(summary: Summary) -> list[str]:
     """How to read the table, and which runs are not in it."""
     found = [
         f"Scores are in percent on {summary.split}, mean ± standard error over seeds; differences are "
-        "paired by seed, p of a t-test; costs are relative to the baseline; all runs had the same "
-        "budget of batch gradients."
+        "paired by seed, p of a t-test, beside it p as corrected by Holm for all tests of the table "
+        f"({summary.tests}); there is no p for fewer than {PAIRS} pairs of seeds or equal differences; "
+        "costs are relative to the baseline; all runs had the same budget of batch gradients."
     ]
     for row in summary.rows:
         for seed, reason in row.missing.items():
@@ -99,8 +102,13 @@ def remarks(summary: Summary) -> list[str]:
 
 
 def findings(summary: Summary) -> list[str]:
-    """What the numbers say, in a sentence or two; also when they say nothing."""
+    """What the numbers say, by corrected p values, in a sentence or two; also when they say nothing."""
     baseline = summary.rows[0]
+    if not summary.tests:
+        return [
+            f"No p value can be given: it takes {PAIRS} seeds of a method and of {baseline.name}, and "
+            "differences that vary; nothing here can be called better or worse."
+        ]
     others = [row for row in summary.rows[1:] if not row.spec.is_control and row.seeds]
     better = [r for r in others if _clear(r.to_baseline, +1) and _clear(r.to_control, +1)]
     worse = [r for r in others if _clear(r.to_baseline, -1)]
@@ -111,7 +119,7 @@ def findings(summary: Summary) -> list[str]:
     else:
         found.append(
             f"No method is clearly better than both {baseline.name} and its own control here "
-            f"({len(baseline.seeds)} seeds, p < 0.05)."
+            f"({len(baseline.seeds)} seeds, p < 0.05 as corrected by Holm for {summary.tests} tests)."
         )
     if worse:
         shown = "; ".join(f"{r.name}, {_told(r.to_baseline)}" for r in worse)
@@ -142,11 +150,9 @@ def to_json(summary: Summary) -> dict[str, Any]:
                 "is_control": row.spec.is_control,
                 "seeds": list(row.seeds),
                 "scores": {task: _mean(mean) for task, mean in row.scores.items()},
-                "vs_baseline": {**_mean(row.to_baseline.mean), "p": _known(row.to_baseline.p)},
+                "vs_baseline": _difference(row.to_baseline),
                 "control": None if row.control is None else str(row.control),
-                "vs_control": None
-                if row.to_control is None
-                else {**_mean(row.to_control.mean), "p": _known(row.to_control.p)},
+                "vs_control": None if row.to_control is None else _difference(row.to_control),
                 "train_loss": _mean(row.train_loss),
                 "cosine": _mean(row.cosine),
                 "distance": _mean(row.distance),
@@ -163,32 +169,35 @@ def _flat(summary: Summary) -> list[list[Any]]:
     """One line a method and task, for spreadsheets; what is of the method as a whole by its average."""
     lines: list[list[Any]] = [
         ["method", "control", "task", "metric", "mean", "standard error", "seeds", "to baseline",
-         "p to baseline", "its control", "to control", "p to control", "train loss", "cosine",
-         "distance", "time", "gradients", "memory", "collapsed", "missing"]
+         *(f"{what} to baseline" for what in P_COLUMNS), "its control", "to control",
+         *(f"{what} to control" for what in P_COLUMNS), "train loss", "cosine", "distance", "time",
+         "gradients", "memory", "collapsed", "missing"]
     ]  # fmt: skip
     for row in summary.rows:
         for task, mean in row.scores.items():
             metric = summary.metrics.get(task, AVERAGE)
             kind = "yes" if row.spec.is_control else "no"
             line = [row.name, kind, task, metric, mean.value, mean.error, mean.count]
-            lines.append(line + (_of_the_method(row) if task == AVERAGE else [""] * 13))
-    return lines
+            rest = len(lines[0]) - len(line)
+            lines.append(line + (_of_the_method(row) if task == AVERAGE else [""] * rest))
+    return [["" if isinstance(v, float) and math.isnan(v) else v for v in line] for line in lines]
 
 
 def _of_the_method(row: Row) -> list[Any]:
-    control = row.to_control
-    found = [
-        row.to_baseline.mean.value,
-        row.to_baseline.p,
+    return [
+        *_numbers(row.to_baseline),
         row.control or "",
-        math.nan if control is None else control.mean.value,
-        math.nan if control is None else control.p,
+        *([""] * 4 if row.to_control is None else _numbers(row.to_control)),
         *(mean.value for mean in (row.train_loss, row.cosine, row.distance)),
         *(row.costs[name] for name in ("seconds", "gradients", "memory_mb")),
         len(row.collapsed),
         len(row.missing),
     ]
-    return ["" if isinstance(value, float) and math.isnan(value) else value for value in found]
+
+
+def _numbers(difference: Difference) -> list[Any]:
+    """The difference and what stands in the `P_COLUMNS`."""
+    return [difference.mean.value, difference.p, difference.holm, difference.no_p]
 
 
 def _clear(difference: Difference | None, sign: int) -> bool:
@@ -199,7 +208,16 @@ def _clear(difference: Difference | None, sign: int) -> bool:
 
 
 def _told(difference: Difference) -> str:
-    return f"{difference.mean.value:+.2f}, p {difference.p:.2g}"
+    return f"{difference.mean.value:+.2f}, {difference.told}"
+
+
+def _difference(difference: Difference) -> dict[str, Any]:
+    return {
+        **_mean(difference.mean),
+        "p": _known(difference.p),
+        "p_holm": _known(difference.holm),
+        "no_p": difference.no_p,
+    }
 
 
 def _mean(mean: Mean) -> dict[str, Any]:
@@ -208,6 +226,10 @@ def _mean(mean: Mean) -> dict[str, Any]:
 
 def _known(value: float) -> float | None:
     return value if math.isfinite(value) else None
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.2f}x" if math.isfinite(ratio) else "–"
 
 
 def _number(mean: Mean, digits: int) -> str:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gradaccord.compare.statistics import Difference, Mean
+from gradaccord.compare.statistics import Difference, Mean, corrected
 from gradaccord.compare.summary import AVERAGE, Row
 from gradaccord.demo.glyphs import Glyphs
 from gradaccord.demo.names import Names
 from gradaccord.demo.plane import trapped
 
 CAUTION = "With --fast all parts ran for a tenth of their time: a look, not a result."
+
+NO_P = ": no p value can be given for fewer than three seeds or equal differences"
 
 
 def findings(plane: Mapping[str, Any], names: Names, glyphs: Glyphs) -> list[str]:
@@ -34,7 +35,7 @@ def _learned(names: Names) -> str:
         )
     else:
         said = f"On the twelve languages no method clearly beats both {usual} and its own control"
-        said += f" over {seeds} seeds" if seeds > 1 else ": one seed cannot tell"
+        said += f" over {seeds} seeds" if names.summary.tests else NO_P
     controlled = [row for row in methods if row.to_control is not None and row.control != baseline.spec]
     compared = [
         f"{row.name} is {_told(row.to_control)} against {row.control}"
@@ -61,15 +62,10 @@ def _kept(names: Names) -> str:
     rows = [row for row in names.summary.rows if row.seeds]
     zero = {row.name: Mean.of(list(names.zero_shot(row.spec).values())) for row in rows}
     baseline = rows[0]
-    clear = [
-        row
-        for row in rows[1:]
-        if names.zero_shot_difference(row.spec).clear and not row.spec.is_control
-    ]
+    differences = corrected({row.spec: names.zero_shot_difference(row.spec) for row in rows[1:]})
+    clear = [row for row in rows[1:] if differences[row.spec].clear and not row.spec.is_control]
     if clear:
-        shown = ", ".join(
-            f"{row.name} ({_told(names.zero_shot_difference(row.spec))})" for row in clear
-        )
+        shown = ", ".join(f"{row.name} ({_told(differences[row.spec])})" for row in clear)
         said = f"On unseen languages {shown} differs clearly from {baseline.name}"
     else:
         best = max(rows, key=lambda row: zero[row.name].value)
@@ -87,7 +83,14 @@ def _forgetting(names: Names, rows: Sequence[Row]) -> str:
     order = sorted(rows, key=lambda row: Mean.of(list(lost[row.spec].values())).value)
     least, most = order[0], order[-1]
     low, high = (Mean.of(list(lost[row.spec].values())).value for row in (least, most))
-    if least is most or not Difference.between(lost[most.spec], lost[least.spec]).clear:
+    pairs = corrected(  # of all pairs, as the extremes were picked by looking
+        {
+            (more.spec, less.spec): Difference.between(lost[more.spec], lost[less.spec])
+            for i, less in enumerate(order)
+            for more in order[i + 1 :]
+        }
+    )
+    if least is most or not pairs[most.spec, least.spec].clear:
         return (
             "what is forgotten of them does not differ clearly (masked-character loss "
             f"{low:+.2f} to {high:+.2f})"
@@ -132,5 +135,4 @@ def _clear_gain(difference: Difference) -> bool:
 
 
 def _told(difference: Difference) -> str:
-    p = "" if math.isnan(difference.p) else f", p {difference.p:.2g}"
-    return f"{difference.mean.value:+.2f} points{p}"
+    return f"{difference.mean.value:+.2f} points, {difference.told}"

@@ -91,6 +91,7 @@ def compare_names(settings: Settings, console: Console) -> Names:
     """Pretrain if need be, train every method on every seed, and sum up. Finished runs are reused."""
     from gradaccord.compare import tables
     from gradaccord.compare.budget import BASE_MB
+    from gradaccord.compare.building import check_builds
     from gradaccord.train.forgetting import Forgetting
     from gradaccord.train.problem import load_problem
 
@@ -98,6 +99,7 @@ def compare_names(settings: Settings, console: Console) -> Names:
     base, gradients = recipe(settings)
     pretrain(base.model, console)
     problem = load_problem(base)
+    check_builds(base, specs, gradients, problem)
     before = Forgetting(base, problem).measure()
     runs = plan(base, specs, settings.seeds, gradients, settings.out)
     screen = Screen(console)

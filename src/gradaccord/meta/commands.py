@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from gradaccord.commands import INTERRUPTED, user_mistakes
+from gradaccord.commands import INTERRUPTED, needs, user_mistakes
 
 app = typer.Typer(
     add_completion=False,
@@ -22,6 +22,7 @@ MISTAKES = (ValueError, OSError, ModuleNotFoundError, FloatingPointError)
 
 
 @app.command()
+@needs("report")
 def train(
     data: Annotated[
         str | None,
@@ -291,6 +292,7 @@ def evaluate_run(
 
 
 @app.command()
+@needs("report")
 def figures(
     folders: Annotated[
         list[Path], typer.Argument(metavar="DIR...", help="Folders of runs to compare.")

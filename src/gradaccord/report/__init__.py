@@ -1,1 +1,1 @@
-"""One self-contained HTML page about a run or a comparison: tables, figures, commands."""
+"""One self-contained HTML page about a run, a comparison or a sweep: tables, figures, commands."""

@@ -86,6 +86,28 @@ def paths(series: Sequence[Series], x_label: str, y_label: str, alt: str) -> str
     return picture("".join(parts), f"{alt} At the end: {said}.") + legend(names)
 
 
+def dots(
+    points: Sequence[tuple[float, float, str]],
+    best: int,
+    x_label: str,
+    y_label: str,
+    alt: str,
+    steps: Sequence[tuple[float, float]] = (),
+) -> str:
+    """Points with what each says when pointed at, the best one larger; steps: a line beside them."""
+    known = [point for point in points if math.isfinite(point[0]) and math.isfinite(point[1])]
+    if not known:
+        return ""
+    frame = Frame.around([x for x, _, _ in known], [y for _, y, _ in known], x_room=0.04)
+    parts = [frame.axes(x_label, y_label)]
+    if len(steps) > 1:
+        parts.append(line([frame.at(x, y) for x, y in steps], 1, "best so far", 1.5))
+    for i, (x, y, title) in enumerate(points):
+        if (x, y, title) in known:
+            parts.append(dot(*frame.at(x, y), 5 if i == best else 0, title, 1.5 if i == best else 0.9))
+    return picture("".join(parts), alt)
+
+
 def bars(values: Sequence[tuple[str, float]], unit: str, alt: str) -> str:
     """Horizontal bars, each below its name, with a line where 1 is."""
     known = [(name, value) for name, value in values if math.isfinite(value)]

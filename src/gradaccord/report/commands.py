@@ -11,12 +11,14 @@ from gradaccord.commands import user_mistakes
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of `train` or `compare`.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A folder of `train`, `compare` or `sweep`.")
+    ],
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The page; default: DIR/report.html.")
     ] = None,
 ) -> None:
-    """Write one HTML page about a run or a comparison; it needs no network and no other file.
+    """Write one HTML page about a run, a comparison or a sweep; it needs no network and no other file.
 
     Tables that sort, learning curves, cosines, forgetting, costs, confusions,
     worst examples, and the exact commands. For example:

@@ -1,43 +1,21 @@
-"""The page: sections of sentences, tables and figures, put into one HTML file that needs no other."""
+"""The page of a run or a comparison: what stands in its sections."""
 
 from __future__ import annotations
 
 import os
-import re
 import shlex
-from base64 import b64encode
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from hashlib import sha256
-from importlib.resources import files
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from gradaccord.compare.summary import AVERAGE
 from gradaccord.report import figures, tables
 from gradaccord.report.extras import read_extras
-from gradaccord.report.figures import Figure
+from gradaccord.report.html import Section, fill
 from gradaccord.report.reading import Material, RunRead, read_material
-from gradaccord.report.svg import breakable
+from gradaccord.report.sweep import is_sweep, render_sweep
 from gradaccord.report.tables import Cell, Table
 from gradaccord.train.run_folder import ABOUT, read_json
-
-PAGE, STYLE, SCRIPT = "page.html.j2", "style.css", "script.js"
-FIGURES_SHOWN = 9  # of a section; the others are folded away, or a phone scrolls for ever
-
-
-@dataclass(frozen=True)
-class Section:
-    """A heading with what stands below it; one without content is left out."""
-
-    title: str
-    sentences: Sequence[str] = ()
-    tables: Sequence[Table] = ()
-    figures: Sequence[Figure] = ()
-    texts: dict[str, str] = field(default_factory=dict)  # what is folded away, by its heading
-
-    def __bool__(self) -> bool:
-        return bool(self.sentences or self.tables or self.figures or self.texts)
 
 
 def write_report(folder: Path, out: Path | None = None) -> Path:
@@ -47,7 +25,7 @@ def write_report(folder: Path, out: Path | None = None) -> Path:
         raise ValueError(
             f"`out` is the folder {target}: name a file, such as {target / 'report.html'}."
         )
-    text = render(read_material(folder))
+    text = render_sweep(folder) if is_sweep(folder) else render(read_material(folder))
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.tmp")
     temporary.write_text(text, encoding="utf-8")
@@ -57,25 +35,12 @@ def write_report(folder: Path, out: Path | None = None) -> Path:
 
 def render(material: Material) -> str:
     """The page as text. The same runs give the same page, byte for byte."""
-    jinja2 = _jinja2()
-    here = files("gradaccord.report")
-    script = (here / SCRIPT).read_text(encoding="utf-8")
-    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["id"] = _Ids()
-    environment.filters["breakable"] = lambda text: jinja2.utils.markupsafe.Markup(breakable(str(text)))
-    template = environment.from_string((here / PAGE).read_text(encoding="utf-8"))
-    text = template.render(
-        title=f"{material.folder.resolve().name}: {_kind(material)}",
-        about=_about(material),
-        findings=_findings(material),
-        sections=[section for section in _sections(material) if section],
-        folded=FIGURES_SHOWN,
-        style=(here / STYLE).read_text(encoding="utf-8"),
-        script=script,
-        # Only this script may run, whatever the data hold.
-        digest=b64encode(sha256(script.encode()).digest()).decode(),
+    return fill(
+        f"{material.folder.resolve().name}: {_kind(material)}",
+        _about(material),
+        _findings(material),
+        list(_sections(material)),
     )
-    return str(text)
 
 
 def _sections(material: Material) -> Iterator[Section]:
@@ -254,23 +219,3 @@ def _configurations(material: Material) -> dict[str, str]:
 
 def _known(*found: Table | None) -> list[Table]:
     return [table for table in found if table is not None]
-
-
-class _Ids:
-    """Ids for the page out of any text, none twice."""
-
-    def __init__(self) -> None:
-        self.given: dict[str, int] = {}
-
-    def __call__(self, text: str) -> str:
-        name = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "x"
-        self.given[name] = self.given.get(name, 0) + 1
-        return name if self.given[name] == 1 else f"{name}-{self.given[name]}"
-
-
-def _jinja2() -> Any:
-    try:
-        import jinja2
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("Reports need Jinja2: pip install 'gradaccord[report]'.") from error
-    return jinja2

@@ -13,7 +13,7 @@ from gradaccord.train.results import main_scores
 from gradaccord.train.run_folder import ABOUT, CONFIG, LOG, RESULTS, read_json, read_log
 
 COMPARISON = "comparison.json"
-WANTED = "a folder of `gradaccord train` or `gradaccord compare`"
+WANTED = "a folder of `gradaccord train`, `compare` or `sweep`"
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gradaccord.compare.statistics import Difference, Mean, short_p
+from gradaccord.compare.statistics import PAIRS, Difference, Mean, corrected, short_p, told_p
 from gradaccord.compare.summary import AVERAGE, scores_by_seed
 from gradaccord.report.reading import Material, RunRead
 from gradaccord.report.seen import seen_texts
@@ -81,8 +81,9 @@ def leaderboard(material: Material) -> Table | None:
          "time", "gradients", "memory", "seeds"],
         rows,
         f"Average of the trained tasks' main metrics on {comparison['split']}, mean ± standard error "
-        "over seeds. Differences are paired by seed, p by a t-test. Train loss, task cosine and "
-        "distance from the start are those of the last evaluation; costs are relative to the baseline.",
+        "over seeds. Differences are paired by seed, p by a t-test, beside it p as corrected by Holm "
+        "for all tests of this table. Train loss, task cosine and distance from the start are those of "
+        "the last evaluation; costs are relative to the baseline.",
     )  # fmt: skip
 
 
@@ -122,32 +123,43 @@ def differences(material: Material) -> Table | None:
         for name, runs in material.methods.items()
     }
     baseline = comparison["methods"][0]["method"]
-    rows = []
-    for entry in comparison["methods"][1:]:
-        own, control = scores.get(entry["method"]), entry["control"]
-        if own is None:
-            continue
-        for task in (AVERAGE, *tasks):
-            mine = own.get(task, {})
-            rows.append(
-                [
-                    named(_shown_name(entry)),
-                    Cell(task, task),
-                    *_paired(mine, scores.get(baseline, {}).get(task, {})),
-                    Cell(control, control) if control else Cell(NONE),
-                    *(_paired(mine, scores.get(control, {}).get(task, {}))),
-                ]
-            )
-    if not rows:
+    entries = [entry for entry in comparison["methods"][1:] if entry["method"] in scores]
+    if not entries:
         return None
-    tests = sum(cell.sort is not None for row in rows for cell in (row[3], row[6]))
+    pairs = [(e["method"], o) for e in entries for o in (baseline, e["control"]) if o in scores]
+
+    def family(own: Sequence[str]) -> dict[tuple[str, str, str], Difference]:
+        return corrected(
+            {
+                (a, b, task): Difference.between(scores[a].get(task, {}), scores[b].get(task, {}))
+                for a, b in pairs
+                for task in own
+            }
+        )
+
+    averages, single = family([AVERAGE]), family(tasks)  # what was asked, and where to look further
+    known = averages | single
+    of_averages, of_tasks = (sum(not d.no_p for d in own.values()) for own in (averages, single))
+    rows = [
+        [
+            named(_shown_name(entry)),
+            Cell(task, task),
+            *_paired(known.get((entry["method"], baseline, task))),
+            Cell(entry["control"], entry["control"]) if entry["control"] else Cell(NONE),
+            *_paired(known.get((entry["method"], entry["control"], task))),
+        ]
+        for entry in entries
+        for task in (AVERAGE, *tasks)
+    ]
     return Table(
         "differences",
         "Differences",
-        ["method", "task", f"to {baseline}", "p", "control", "to control", "p"],
+        ["method", "task", f"to {baseline}", "p", "Holm p", "control", "to control", "p", "Holm p"],
         rows,
         "In points of percent, mean ± standard error of the differences seed by seed, p of the paired "
-        f"t-test. Of {tests} tests about {tests / 20:.0f} fall below 0.05 by chance alone.",
+        "t-test. Of many tests some fall below 0.05 by chance: beside it is p as corrected by Holm, "
+        f"for the {of_averages} tests of averages together and for the {of_tasks} of single tasks. "
+        f"Fewer than {PAIRS} pairs of seeds, or equal differences, have no p value.",
     )
 
 
@@ -265,23 +277,22 @@ def _shown_name(entry: Mapping[str, Any]) -> str:
     return str(entry["method"]) + (" (control)" if entry["is_control"] else "")
 
 
-def _paired(ours: Mapping[int, float], theirs: Mapping[int, float]) -> list[Cell]:
-    """The difference and its p."""
-    between = Difference.between(ours, theirs)
-    if not between.mean.count:
-        return [Cell(NONE), Cell(NONE)]
+def _paired(between: Difference | None) -> list[Cell]:
+    """The difference, its p, and that corrected."""
+    if between is None or not between.mean.count:
+        return [Cell(NONE)] * 3
     error = "" if math.isnan(between.mean.error) else f" ± {between.mean.error:.2f}"
     return [
         Cell(f"{between.mean.value:+.2f}{error}", between.mean.value),
-        Cell(NONE) if math.isnan(between.p) else Cell(short_p(between.p), between.p),
+        *(Cell(NONE) if math.isnan(p) else Cell(short_p(p), p) for p in (between.p, between.holm)),
     ]
 
 
 def _difference(entry: Mapping[str, Any] | None) -> Cell:
     if entry is None or entry["mean"] is None:
         return Cell(NONE)
-    p = "" if entry["p"] is None else f" (p {short_p(entry['p'])})"
-    return Cell(f"{entry['mean']:+.2f}{p}", float(entry["mean"]))
+    told = told_p(entry["p"], entry.get("p_holm"), entry.get("no_p", ""))
+    return Cell(f"{entry['mean']:+.2f}" + (f" ({told})" if told else ""), float(entry["mean"]))
 
 
 def _mean(entry: Mapping[str, Any] | None, digits: int) -> Cell:

@@ -43,7 +43,8 @@ def methods() -> Table:
         facts = [f"compare with {control}"] if control else ["a baseline"]
         if entry.spent({}) != 1:
             facts.append(f"{entry.spent({}):g} gradients a batch")
-        options = ", ".join(f"{k}={v}" for k, v in entry.known_options().items() if _plain(v))
+        known = entry.known_options().items()
+        options = ", ".join(f"{option}={_typed(value)}" for option, value in known if _plain(value))
         _row(table, entry.name, f"{entry.summary} ({'; '.join(facts)})", options)
     _row(table, SINGLE_TASK, "one model per task")
     _row(table, "+smart, +swep", "in `compare`: a regulariser added to a method, e.g. sum+smart")
@@ -85,6 +86,11 @@ def _control(name: str) -> str:
 
 def _plain(value: object) -> bool:
     return value is None or isinstance(value, bool | int | float | str)
+
+
+def _typed(value: object) -> str:
+    """As a user would type it: YAML has null and true for None and True."""
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _table(*headings: str) -> Table:

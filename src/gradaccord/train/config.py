@@ -15,6 +15,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from gradaccord.train.methods import canonical_method
+
 Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -38,6 +40,15 @@ class _Named(BaseModel):
     def options(self) -> dict[str, Any]:
         """Everything but the fields that are declared."""
         return dict(self.__pydantic_extra__ or {})
+
+
+class _Spelled(_Named):
+    """One of a list, however it is spelled: capitals and hyphens do not matter."""
+
+    @field_validator("name")
+    @classmethod
+    def _canonical(cls, name: str) -> str:
+        return name.strip().lower().replace("-", "_")
 
 
 class Model(_Named):
@@ -107,8 +118,13 @@ class Task(_Section):
 class Method(_Named):
     """How gradients become an update; `gradaccord list methods` shows the names and options."""
 
+    @field_validator("name")
+    @classmethod
+    def _canonical(cls, name: str) -> str:
+        return canonical_method(name)
 
-class Sampler(_Named):
+
+class Sampler(_Spelled):
     """Which tasks a step takes: round_robin, sequential, proportional, uniform, weighted."""
 
     pairs: Literal["batches", "tasks"] | None = Field(
@@ -118,7 +134,7 @@ class Sampler(_Named):
     )
 
 
-class Optimizer(_Named):
+class Optimizer(_Spelled):
     """sgd, adam, adamw, adafactor or recadam, with the options of the class."""
 
 
@@ -231,7 +247,7 @@ class Config(_Section):
         return self
 
 
-class _Regularizer(_Named):
+class _Regularizer(_Spelled):
     """A term added to every task's loss: smart or swep, with the options of the class."""
 
 

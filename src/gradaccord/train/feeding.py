@@ -123,6 +123,10 @@ def _make_sampler(
         if name == "uniform":
             return UniformTasks(batches, seed=seed, **given)
         if name == "weighted":
+            for task in given.get("weights", ()):
+                if task not in batches:
+                    hint = nearest(str(task), batches)
+                    raise ValueError(f"`sampler.weights` names the task {task!r}: {hint}")
             return WeightedTasks(seed=seed, **given)
     except TypeError as error:
         raise ValueError(

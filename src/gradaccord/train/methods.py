@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import gradaccord
 from gradaccord.combine.weightings import options_of
-from gradaccord.train.spelling import nearest
+from gradaccord.train.spelling import canonical, nearest
 
 # What one `backward` is given: a batch of each of the step's tasks; one batch; two batches at the
 # same weights; or one batch of a task that stays the same for a whole trajectory.
@@ -33,6 +33,7 @@ class Entry:
     control: str | None = "sum"
     fixed: Mapping[str, Any] = field(default_factory=dict)
     needs_optimizer: bool = False
+    without: tuple[str, ...] = ()  # options of its base class that it does not take
     kept: int = 0  # of gradients or weights, beside the gradient that is stepped on
 
     def build(self, model: Any, optimizer: Any, *, tasks: Sequence[str], **options: Any) -> Any:
@@ -79,7 +80,7 @@ class Entry:
                         found[option.name] = option.default
         if self.cls == "TorchJD" and given is not None:
             found |= _options_of_weighting(given)
-        return {k: self.fixed.get(k, v) for k, v in found.items()}
+        return {k: self.fixed.get(k, v) for k, v in found.items() if k not in self.without}
 
     def check(self, options: Mapping[str, Any]) -> None:
         """Refuse an option that the method does not have."""
@@ -92,10 +93,23 @@ class Entry:
 
 _ENTRIES = (
     Entry("sum", "plain multi-task training on the summed loss", "all", "Sum", control=None),
-    Entry("mean", "plain multi-task training on the mean loss", "all", "Mean", control=None),
+    Entry(
+        "mean",
+        "plain multi-task training on the mean loss",
+        "all",
+        "Mean",
+        control=None,
+        without=("reduction",),
+    ),
     Entry("pcgrad", "projects conflicting task gradients off one another", "all", "PCGrad"),
     Entry("gradvac", "raises each pair's cosine to its running target", "all", "GradVac"),
-    Entry("gradnorm", "learns task weights that train all tasks at one rate", "all", "GradNorm"),
+    Entry(
+        "gradnorm",
+        "learns task weights that train all tasks at one rate",
+        "all",
+        "GradNorm",
+        without=("granularity",),
+    ),
     Entry(
         "torchjd",
         "any TorchJD weighting, e.g. torchjd:weighting=CAGrad,c=0.5",
@@ -177,13 +191,25 @@ def _options_of_weighting(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 METHODS = {entry.name: entry for entry in _ENTRIES}
-SINGLE_TASK = "stl"  # one model per task: several runs, see `train.single_task`
+SINGLE_TASK = "stl"  # one model per task: several runs, see `train.start`
+NAMES = (*METHODS, SINGLE_TASK)
+
+
+def canonical_method(name: str) -> str:
+    """The name as it is known here, however it was spelled; one that is unknown stays as it is."""
+    return canonical(name, NAMES)
 
 
 def find_method(name: str) -> Entry:
     """The entry of a name; an unknown one is answered with the nearest."""
-    found = METHODS.get(name.lower().replace("-", "_"))
-    if found is None:
-        known = [*METHODS, SINGLE_TASK]
-        raise ValueError(f"The method {name!r} is unknown: {nearest(name, known)}")
-    return found
+    if name not in METHODS:
+        raise ValueError(f"The method {name!r} is unknown: {nearest(name, NAMES)}")
+    return METHODS[name]
+
+
+def check_method(name: str, options: Mapping[str, Any]) -> None:
+    """Refuse a method or an option that there is none of."""
+    if name != SINGLE_TASK:
+        find_method(name).check(options)
+    elif options:
+        raise ValueError(f"Method {name!r} has no option {next(iter(options))!r}: leave it out.")

@@ -37,7 +37,7 @@ def check_names(config: Config) -> None:
     optimizer = config.train.optimizer
     known = {name: optimizer_options(name) for name in OPTIMIZERS}
     place = ("train", "optimizer")
-    _check(place, "`train.optimizer`", optimizer.name.lower(), optimizer.options, known)
+    _check(place, "`train.optimizer`", optimizer.name, optimizer.options, known)
     _check_regularizers(config)
     _check_model(config)
     for name, task in config.tasks.items():
@@ -49,7 +49,7 @@ def _check_method(config: Config) -> None:
 
     known: dict[str, Iterable[str]] = {n: list(e.known_options()) for n, e in METHODS.items()}
     known[SINGLE_TASK] = ()
-    name = config.method.name.lower().replace("-", "_")
+    name = config.method.name
     if name == "torchjd":
         try:
             known[name] = METHODS[name].known_options(config.method.options)

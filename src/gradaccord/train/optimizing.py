@@ -24,7 +24,7 @@ def make_optimizer(
     AdamW and Adam are fused where torch has that for the device. RecAdam pulls the trunk alone
     towards its pretrained weights: heads are new.
     """
-    name, options = train.optimizer.name.lower(), dict(train.optimizer.options)
+    name, options = train.optimizer.name, dict(train.optimizer.options)
     if name not in OPTIMIZERS:
         raise ValueError(
             f"`train.optimizer` is {name!r}, which is unknown: {nearest(name, OPTIMIZERS)}"

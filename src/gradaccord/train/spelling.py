@@ -1,9 +1,18 @@
-"""What to say about a name that does not exist."""
+"""Names as users spell them: the known one that is meant, and what to say if there is none."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+
+
+def canonical(name: str, known: Iterable[str]) -> str:
+    """The known name that is spelled so but for capitals, hyphens and underscores; else `name`."""
+    return next((own for own in known if _bare(own) == _bare(name)), name)
+
+
+def _bare(name: str) -> str:
+    return name.strip().lower().replace("_", "").replace("-", "")
 
 
 def nearest(wrong: str, known: Iterable[str], listed: str = "there are") -> str:
