@@ -108,16 +108,16 @@ class Reader:
             for wish in tried:
                 several = _several(wish, names)
                 taken = given is None and any(several == other for other in found.values())
-                if all(_there(column, names) for column in several) and not taken:
+                if has(wish, names) and not taken:
                     found[field] = several
                     break
             else:
                 target = field in TARGETS and split == "train"
                 if given is not None and not (field in TARGETS and not target):
-                    raise ValueError(_no_column(f"{given!r}", names, where))
+                    raise ValueError(no_column(f"{given!r}", names, where))
                 if field in needed or target:
                     raise ValueError(
-                        _no_column(f"{field!r}, nor another for it in `columns`", names, where)
+                        no_column(f"{field!r}, nor another for it in `columns`", names, where)
                     )
         return found
 
@@ -242,11 +242,14 @@ def _several(wish: str | Sequence[str], names: Sequence[str]) -> list[str]:
     return [wish] if wish in names or "," not in wish else [part.strip() for part in wish.split(",")]
 
 
-def _there(column: str, names: Sequence[str]) -> bool:
-    return column in names or column.partition(".")[0] in names
+def has(wish: str | Sequence[str], names: Sequence[str]) -> bool:
+    """Whether a column, or all of several, are among the names."""
+    several = _several(wish, names)
+    return all(column in names or column.partition(".")[0] in names for column in several)
 
 
-def _no_column(wished: str, names: Sequence[str], where: str) -> str:
+def no_column(wished: str, names: Sequence[str], where: str) -> str:
+    """The sentence about a column that is not there."""
     return f"{where}: there is no column {wished}; the columns are: {', '.join(names)}."
 
 
