@@ -49,7 +49,8 @@ TEXTS = frozenset(
 )
 WITH_LABELS = ("classification", "tagging")  # kinds whose classes or entity types have names
 
-# How files write the labels of the kinds that ask yes or no.
+# The kinds that ask yes or no, and how files write their labels.
+YES_OR_NO = ("multi_answer", "word_in_context", "coreference")
 TRUTH = Classes(("false", "true"), {"False": "false", "F": "false", "True": "true", "T": "true"})
 
 # Names that such columns usually have; a field's own name comes first.
@@ -87,6 +88,8 @@ class Reader:
             near = get_close_matches(self.kind, FIELDS, n=1, cutoff=0.4)
             hint = f"did you mean {near[0]!r}?" if near else f"use one of {', '.join(FIELDS)}."
             raise ValueError(f"`kind` is {self.kind!r}, which rows cannot be read as: {hint}")
+        if self.labels and self.kind not in WITH_LABELS:
+            raise ValueError(no_labels(self.kind))
         known = [name for part in FIELDS[self.kind] for name in part]
         for field in self.columns:
             if field not in known:
@@ -146,7 +149,7 @@ class Reader:
             return None
         if self.kind == "regression":
             return value(cell, file, line)
-        if self.kind in ("multi_answer", "word_in_context", "coreference"):
+        if self.kind in YES_OR_NO:
             return TRUTH.number(cell, file, line)
         if self.kind == "multiple_choice":
             return _whole(cell, file, line)
@@ -234,6 +237,12 @@ class Reader:
 
     def _masked_lm(self, cells: Any, id: str, file: Any, line: int, wanted: Wanted) -> Line:
         return Line(cells["text"].strip(), id)
+
+
+def no_labels(kind: str) -> str:
+    """The sentence about `labels` of a kind without named classes."""
+    yes_or_no = " (its labels are false and true)" if kind in YES_OR_NO else ""
+    return f"`labels` name classes, which a {kind} task does not have{yes_or_no}: leave them out."
 
 
 def _several(wish: str | Sequence[str], names: Sequence[str]) -> list[str]:

@@ -147,6 +147,10 @@ def _by_split(files: Files) -> dict[str, list[File]]:
 def _conll(columns: Columns, encoding: str, comments: bool) -> Conll:
     places = {}
     for field, place in columns.items():
+        if field not in ("words", "tags"):
+            raise ValueError(
+                f"`columns` names {field!r}: a CoNLL file has columns of words and tags alone."
+            )
         try:
             places[field] = int(str(place))
         except ValueError:

@@ -63,7 +63,9 @@ def load_problem(config: Config, folder: Path | None = None) -> Problem:
         name: _source(name, config, datasets[name], tasks) for name in datasets if name not in trained
     }
     for name, source in sources.items():
-        tasks[name] = task_by_head(name, datasets[name], source, tasks[source])
+        given = config.tasks[name].options
+        with of_task(name):
+            tasks[name] = task_by_head(name, datasets[name], source, tasks[source], given)
     prepared = {name: prepare(name, made, datasets[name], tokens) for name, made in tasks.items()}
     head_of = {}
     for name in config.tasks:
