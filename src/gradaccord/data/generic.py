@@ -140,7 +140,7 @@ def _by_split(files: Files) -> dict[str, list[File]]:
     for opened in found.values():
         for file in opened:
             if not file.path.is_file():
-                raise FileNotFoundError(2, "No such file", str(file.path))
+                raise FileNotFoundError(2, "No such file", str(file.path.absolute()))
     return {split: found[split] for split in ORDER if split in found}
 
 

@@ -23,6 +23,7 @@ from gradaccord.tasks.task import Task
 from gradaccord.tasks.transfer import task_by_head
 from gradaccord.train import config as settings
 from gradaccord.train.config import Config
+from gradaccord.train.paths import RULE
 
 EVALUATED = ("dev", "test")
 HUB = "hub:"  # before the name of a Hugging Face data set
@@ -118,9 +119,12 @@ def load_dataset(name: str, task: settings.Task, folder: Path | None) -> Dataset
     """The data of one task, cut to its limits."""
     if task.files is not None:
         assert task.kind is not None
-        dataset = data.read(
-            task.kind, files=task.files, columns=task.columns or {}, labels=task.labels, name=name
-        )
+        try:
+            dataset = data.read(
+                task.kind, files=task.files, columns=task.columns or {}, labels=task.labels, name=name
+            )
+        except FileNotFoundError as error:
+            raise ValueError(f"{error.filename}: {error.strerror} ({RULE}).") from error
     else:
         assert task.data is not None
         if task.data.startswith(HUB):
