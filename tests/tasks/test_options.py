@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from small_models import save_checkpoint
 
 from gradaccord import data
 from gradaccord.data.columns import FIELDS
 from gradaccord.data.dataset import Dataset
+from gradaccord.data.examples import (
+    Candidate,
+    Choices,
+    Cloze,
+    Coreference,
+    Document,
+    Line,
+    Question,
+    Tagged,
+    Text,
+    WordPair,
+)
+from gradaccord.data.images import Picture
+from gradaccord.models.loading import load_trunk
+from gradaccord.models.multitask import MultiTaskModel
 from gradaccord.tasks import KINDS, build
 from gradaccord.tasks.transfer import task_by_head
 from gradaccord.train.reading import ConfigError, check_config
@@ -108,3 +126,97 @@ def test_columns_that_a_conll_file_cannot_have_are_refused(tmp_path: Path) -> No
     (tmp_path / "a.conll").write_text("Ulm\tB-LOC\n\n")
     with pytest.raises(ValueError, match="`columns` names 'id'.*words and tags"):
         data.read("tagging", {"train": tmp_path / "a.conll"}, {"id": "0"})
+
+
+LONG = "The quick brown fox jumps over the lazy dog. A good film, the bank raised its rates. " * 2
+# Of each kind: options that it needs, examples, and predictions that are partly right.
+CASES: dict[str, tuple[dict[str, Any], list[Any], list[Any]]] = {
+    "classification": (
+        {"labels": ["a", "b"], "pair": "cross"},
+        [Text(LONG, "a dog", n % 2, str(n)) for n in range(4)],
+        ["a", "b", "b", "b"],
+    ),
+    "regression": (
+        {}, [Text(LONG, "a dog", 1 + n % 2, str(n)) for n in range(4)], [1.0, 2.0, 2.0, 3.0],
+    ),
+    "multiple_choice": (
+        {}, [Choices(LONG, q, ("a fox", "a dog"), 0, q) for q in ("cause", "effect")], [0, 1],
+    ),
+    "multi_answer": (
+        {}, [Candidate(LONG, "who", "fox", n, "g", str(n)) for n in range(2)], [True, True],
+    ),
+    "cloze": ({}, [Cloze(LONG, "@placeholder", ("fox", "dog"), ("fox",), "i")], ["fox"]),
+    "word_in_context": ({}, [WordPair(LONG, "the fox", (0, 3), (4, 7), 1, "i")], [True]),
+    "coreference": ({}, [Coreference(LONG, (4, 9), (0, 3), 1, "i")], [True]),
+    "question_answering": (
+        {"max_length": 32, "stride": 4},
+        [
+            Question("wer", "der Hund; bestFilm2021" + LONG, ("der Hund",), (0,), "de", "1"),
+            Question("who", LONG, ("quick brown fox jumps",), (4,), "en", "2"),
+        ],
+        ["Hund", "brown"],
+    ),
+    "tagging": (
+        {"labels": ["PER", "LOC"]},
+        [Tagged(tuple(LONG.split()), ("B-PER", *["O"] * (len(LONG.split()) - 1)), "i")],
+        [["B-PER", *["O"] * (len(LONG.split()) - 1)]],
+    ),
+    "summarization": (
+        {"max_summary": 12, "beams": 2},
+        [Document(LONG, ("Die Füße, the dogs", "a film"), "i")],
+        ["die füße. The dog"],
+    ),
+    "image": (
+        {"labels": ["a", "b"]},
+        [Picture(torch.arange(784, dtype=torch.uint8).view(1, 28, 28), n) for n in range(2)],
+        ["a", "a"],
+    ),
+    "masked_lm": ({}, [Line(LONG, str(n)) for n in range(3)], [0, 0, 0]),
+}  # fmt: skip
+# Where another option must be on for one to mean something, and values that differ from these cases.
+WITH = {"null_threshold": {"unanswerable": True}}
+OTHER = {
+    ("classification", "labels"): ["b", "a"], ("tagging", "labels"): ["LOC", "PER"],
+    ("image", "labels"): ["b", "a"], "max_length": 20, "null_threshold": 1e9, "beams": 1,
+    "max_summary": 5, "length_penalty": -9.0, "no_repeat": 1,
+}  # fmt: skip
+EFFECTS = [(kind, option) for kind in KINDS for option in options_of(kind)]
+
+
+@pytest.fixture(scope="module")
+def trunks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("models")
+    bert = load_trunk(save_checkpoint(folder / "bert", "bert"))
+    t5 = load_trunk(save_checkpoint(folder / "t5", "t5", head=True), decoder=True)
+    return {"summarization": t5, "image": load_trunk("conv4", filters=4), "": bert}
+
+
+def traced(trunks: dict[str, Any], kind: str, options: dict[str, Any]) -> str:
+    """All that a task does with its examples: what it reads, learns from, answers and scores."""
+    _, examples, predictions = CASES[kind]
+    trunk, tokens = copy.deepcopy(trunks.get(kind, trunks[""]))
+    task = build(kind, **options)
+    encoded = task.encode(examples, tokens)
+    torch.manual_seed(0)
+    model = MultiTaskModel(trunk, {"it": task.new_head(trunk)})
+    batch = encoded.batch(range(len(encoded)))
+    torch.manual_seed(1)
+    loss, items = task.loss(model.train()("it", batch), batch)
+    with torch.no_grad():
+        rows = task.read(model.eval(), "it", batch)
+    found = task.decode(examples, encoded, rows)
+    answers = task.answers(examples, encoded, rows) if kind == "question_answering" else []  # type: ignore[attr-defined]
+    scores = {} if kind == "masked_lm" else task.score(examples, predictions)
+    read = {name: part.tolist() for name, part in encoded.parts()[0].items()}
+    return repr((read, loss.item(), items, found, answers, scores))
+
+
+@pytest.mark.parametrize(("kind", "option"), EFFECTS)
+def test_every_option_of_a_kind_changes_what_it_does(
+    trunks: dict[str, Any], kind: str, option: str
+) -> None:
+    base = {**CASES[kind][0], **WITH.get(option, {})}
+    other = OTHER.get((kind, option), OTHER.get(option, VALUES[option]))
+    one, two = traced(trunks, kind, base), traced(trunks, kind, {**base, option: other})
+    assert traced(trunks, kind, base) == one  # nothing else differs from call to call
+    assert one != two
