@@ -74,7 +74,7 @@ class Task(_Section):
         None, gt=0, lt=1, description="Share of the training split to hold out, if there is no dev."
     )
     limit: dict[str, Positive] = Field(
-        default_factory=dict, description="Use only this many examples of a split."
+        default_factory=dict, description="Use at most this many examples of a split."
     )
     shared_head: str | None = Field(None, description="Tasks that name the same head share it.")
     evaluate_only: bool = Field(False, description="Never trained on: zero-shot transfer.")
@@ -103,10 +103,20 @@ class Task(_Section):
     def _has_a_source(self) -> Task:
         if (self.data is None) == (self.files is None):
             raise ValueError("give either `data` (a known set) or `files` (your own)")
-        if self.labels is not None and self.files is None and not str(self.data).startswith("hub:"):
-            raise ValueError("`labels` belong to own `files`; a known set brings its own")
+        if self.files is None and not str(self.data).startswith("hub:"):
+            for name in ("labels", "columns"):
+                if getattr(self, name) is not None:
+                    raise ValueError(f"`{name}` belong to own `files`; a known set brings its own")
         if self.files is not None and self.kind is None:
             raise ValueError("own `files` need a `kind`, e.g. kind: classification")
+        if self.evaluate_only:
+            for name in ("shared_head", "batch_size", "clusters"):
+                if getattr(self, name) is not None:
+                    raise ValueError(
+                        f"`{name}` is for training, and it is `evaluate_only`: leave one out"
+                    )
+        elif self.source is not None:
+            raise ValueError("`source` is for tasks that are `evaluate_only`: leave it out")
         return self
 
     @property

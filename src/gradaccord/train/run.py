@@ -102,7 +102,7 @@ def train(
             log.close()
         whole = unsharded(accelerator, fit.model, fit.skeleton)
         if main:
-            _save_model(problem, whole, folder / MODEL)
+            _save_model(config, problem, whole, folder / MODEL)
             write_json(folder / RESULTS, results)
         accelerator.wait_for_everyone()
         return results
@@ -207,11 +207,12 @@ def _errors(fit: Fit, evaluated: Mapping[str, Mapping[str, Any]]) -> dict[str, A
     return found
 
 
-def _save_model(problem: Problem, model: Any, folder: Path) -> None:
+def _save_model(config: Config, problem: Problem, model: Any, folder: Path) -> None:
     from gradaccord.tasks.saved import save
 
     tasks = {name: prepared.task for name, prepared in problem.prepared.items()}
-    save(folder, model, problem.tokens, tasks)
+    columns = {name: task.columns or {} for name, task in config.tasks.items()}
+    save(folder, model, problem.tokens, tasks, columns)
 
 
 def _check_folder(config: Config, folder: Path, resume: bool) -> dict[str, Any] | None:
