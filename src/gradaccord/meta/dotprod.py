@@ -12,7 +12,7 @@ from torch import nn
 
 from gradaccord.meta.learner import Outcome, one_of
 from gradaccord.meta.minibatches import pairs
-from gradaccord.meta.network import Params, uncompiled
+from gradaccord.meta.network import Params
 from gradaccord.meta.reptile import Moments, Reptile
 from gradaccord.meta.task_batch import Task
 
@@ -72,6 +72,9 @@ class DotProd(Reptile):
         outcome.pairs, outcome.capped = counts.taken, counts.capped
         return outcome
 
+    def _twice(self) -> bool:
+        return True
+
     def _at_start(self, task: Task, place: int, counts: Pairs) -> Outcome:
         fast = self._copies()
         params = self._with(fast)
@@ -116,7 +119,7 @@ class DotProd(Reptile):
             (task.support[places], task.support_labels[places]) for places in pair
         )
         first = self._gradient(params, weights, one, one_labels)
-        with torch.enable_grad(), uncompiled():
+        with torch.enable_grad():
             second = self._gradient(params, weights, two, two_labels, create_graph=True)
             slope = torch.stack([(g * v).sum() for g, v in zip(second, first, strict=True)]).sum()
             product = torch.autograd.grad(slope, weights, allow_unused=True, materialize_grads=True)

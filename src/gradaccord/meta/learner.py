@@ -23,6 +23,7 @@ from gradaccord.meta.network import (
     buffers_kept,
     chosen_network,
     general_network,
+    uncompiled,
 )
 from gradaccord.meta.predictions import Predictor
 from gradaccord.meta.processes import agree, sum_over_processes
@@ -157,6 +158,10 @@ class MetaLearner(nn.Module):
     def _separable(self) -> bool:
         """Whether no task depends on what another one left behind."""
         return True
+
+    def _twice(self) -> bool:
+        """Whether a gradient becomes part of a graph, which what torch.compile makes does not allow."""
+        raise NotImplementedError
 
     def _begin(self) -> None:
         """Forget what an interrupted meta-iteration prepared."""
@@ -369,7 +374,7 @@ class MetaLearner(nn.Module):
         return listed
 
     def _total(self, tasks: list[Task], place: int) -> Outcome:
-        with self._training():
+        with self._training(), uncompiled() if self._twice() else nullcontext():
             outcomes = self._outcomes(tasks, place)
             total = next(outcomes)
             for outcome in outcomes:

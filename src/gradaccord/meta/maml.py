@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from gradaccord.meta.learner import MetaLearner, Outcome, accuracy_of, dense, last, rate_of
-from gradaccord.meta.network import Params, uncompiled
+from gradaccord.meta.network import Params
 from gradaccord.meta.sharing import GradientSharing
 from gradaccord.meta.task_batch import Task
 
@@ -75,6 +75,9 @@ class MAML(MetaLearner):
         """Whether the meta-gradient is the query gradient at the adapted weights, and no more."""
         return self.first_order and self.sharing is None
 
+    def _twice(self) -> bool:
+        return not self._in_place()
+
     # The inner loops.
 
     def task_gradient(self, tasks: Sequence[Task], place: int = 0) -> Outcome:
@@ -84,10 +87,7 @@ class MAML(MetaLearner):
                 raise ValueError(
                     f"A task has no queries, and {type(self).__name__} learns from them: give some."
                 )
-        if self._in_place():
-            return self._one_in_place(tasks[0])
-        with uncompiled():
-            return self._unrolled(tasks)
+        return self._one_in_place(tasks[0]) if self._in_place() else self._unrolled(tasks)
 
     def _unrolled(self, tasks: Sequence[Task]) -> Outcome:
         """Differentiate through the inner steps; tasks advance together."""

@@ -129,7 +129,7 @@ def _smooth(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
 
 
 def uncompiled() -> AbstractContextManager[object]:
-    """Run what torch.compile has made as it was written, which has no second derivatives."""
+    """Run what torch.compile has made as it was written, for second derivatives; not for threads."""
     if "torch._dynamo" not in sys.modules:  # nothing is compiled, and its import takes a second
         return nullcontext()
     stance: AbstractContextManager[object] = torch.compiler.set_stance("force_eager")

@@ -134,6 +134,9 @@ class Reptile(MetaLearner):
         """See `MetaLearner`."""
         return self._towards(tasks[0], place)
 
+    def _twice(self) -> bool:
+        return False
+
     def _separable(self) -> bool:
         return not self.keeps
 
