@@ -314,10 +314,8 @@ def study_of(folder):
     return optuna.load_study(study_name="gradaccord", storage=f"sqlite:///{folder / 'sweep.db'}")
 
 
-def test_a_sweep_gets_a_page_with_its_trials_their_importance_and_the_best(swept, tmp_path, capsys):
-    """`report` said that the folder of a sweep held no method of its comparison."""
-    import optuna
-
+def test_a_sweep_gets_a_page_with_its_trials_and_the_best(swept, tmp_path, capsys):
+    """`report` said that the folder held none of the runs that its comparison.json names."""
     assert (swept / "report.html").exists()
     run_here("report", swept, "--out", tmp_path / "page.html")
     capsys.readouterr()
@@ -345,12 +343,6 @@ def test_a_sweep_gets_a_page_with_its_trials_their_importance_and_the_best(swept
         assert row[-1] == ("best" if trial.number == study.best_trial.number else "finished")
     best = {row[0]: row[1] for row in page.table("best")[1:]}
     assert best["train.schedule"] == study.best_params["train.schedule"]
-    if len({trial.value for trial in study.trials}) > 1:
-        evaluator = optuna.importance.FanovaImportanceEvaluator(seed=0)
-        shares = optuna.importance.get_param_importances(study, evaluator=evaluator)
-        (figure,) = [e for e in page.all if e.attributes.get("id") == "figure-importance"]
-        for key, share in shares.items():
-            assert f"{key}: {share:.3g}" in figure.text
     assert {"figure-by-train-lr", "figure-by-train-warmup", "figure-course"} <= set(page.figures)
     assert {row[1] for row in page.table("by-value")[1:]} <= {"linear", "constant"}
 
@@ -366,6 +358,27 @@ def test_the_best_settings_of_a_sweep_are_a_file_that_train_reads(swept, tmp_pat
     trial = swept / f"trial-{study.best_trial.number:03d}" / "seed-0"
     assert again["dev"] == json.loads((trial / "results.json").read_text())["dev"]
     assert same(weights(tmp_path / "again"), weights(trial))
+
+
+def test_the_importance_of_settings_is_optuna_s(swept, tmp_path):
+    import optuna
+
+    folder = shutil.copytree(swept, tmp_path / "copied", ignore=shutil.ignore_patterns("checkpoints"))
+    study = study_of(folder)
+    for lr in (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 2e-3):
+        study.enqueue_trial({"train.lr": lr})
+        trial = study.ask()
+        trial.suggest_float("train.lr", 1e-4, 1e-2, log=True)
+        warmup = trial.suggest_categorical("train.warmup", [0, 0.5])
+        study.tell(trial, 20 + 1e3 * lr + warmup)
+    evaluator = optuna.importance.FanovaImportanceEvaluator(seed=0)
+    shares = optuna.importance.get_param_importances(study, evaluator=evaluator)
+    assert shares["train.lr"] > 0.1
+    run_here("report", folder)
+    page = Page.of((folder / "report.html").read_text(encoding="utf-8"))
+    (figure,) = [e for e in page.all if e.attributes.get("id") == "figure-importance"]
+    for key, share in shares.items():
+        assert f"{key}: {share:.3g}" in figure.text
 
 
 def test_trials_that_failed_stand_on_the_page_with_the_reason(swept, tmp_path):
@@ -392,6 +405,8 @@ def test_a_sweep_without_a_finished_trial_is_told(tmp_path, capsys):
     optuna = pytest.importorskip("optuna")
     optuna.create_study(study_name="gradaccord", storage=f"sqlite:///{tmp_path / 'sweep.db'}")
     assert "a sweep of which no trial is finished" in said(capsys, "report", tmp_path)
+    (tmp_path / "sweep.db").write_text("something else")
+    assert "sweep.db holds no sweep, or is damaged" in said(capsys, "report", tmp_path)
 
 
 def kill_the_one_in(folder):

@@ -126,7 +126,7 @@ def sweep(
 ) -> None:
     """Search the options of a method or of training by Optuna; judged on dev, kept on disk, resumable.
 
-    The best settings are written to best.yaml, all trials to one HTML page. For example:
+    The best settings go to best.yaml, all trials to one HTML page. For example:
 
     [bold]gradaccord sweep trio.yaml method.weight=0.01..1 method.every=2,5 --trials 9[/bold]
     """

@@ -121,9 +121,13 @@ def sweep(
 def read_study(folder: Path) -> Any:
     """The Optuna study that a sweep left in its folder."""
     import optuna
+    from sqlalchemy.exc import SQLAlchemyError
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    return optuna.load_study(study_name=STUDY, storage=f"sqlite:///{folder / STORAGE}")
+    try:
+        return optuna.load_study(study_name=STUDY, storage=f"sqlite:///{folder / STORAGE}")
+    except (KeyError, SQLAlchemyError) as error:
+        raise ValueError(f"{folder / STORAGE} holds no sweep, or is damaged: sweep again.") from error
 
 
 def trial_folder(folder: Path, trial: Any) -> Path:
