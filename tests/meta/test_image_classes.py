@@ -219,6 +219,9 @@ def test_glyphs_have_over_a_thousand_classes_split_by_code_point_and_are_the_sam
 ):
     first = glyphs.draw()
     assert len(first) > 1000
+    told = (Path(__file__).parents[2] / "docs" / "fewshot.md").read_text()
+    assert f"`glyphs` are {len(first):,} characters" in told
+    assert f"{glyphs.SAMPLES} pictures each" in told
     assert first.counts.tolist() == [glyphs.SAMPLES] * len(first)
     assert first.images.shape[1:] == (1, 28, 28)
     ink = (first.images > 127).float().mean((1, 2, 3))
