@@ -166,7 +166,7 @@ class PairedSum:
                 saved["loss"].clone(),
                 gradient,
                 float(saved["factor"]),
-                scale=float(saved["scale"]),
+                scale=float(saved.get("scale", 1.0)),
                 trained=self._trained(),
                 kept=True,
             )
