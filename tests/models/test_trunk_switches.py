@@ -10,6 +10,7 @@ import pytest
 import torch
 from small_models import save_checkpoint
 
+import gradaccord
 from gradaccord.models import switches
 from gradaccord.models.character_trunk import CharacterTrunk
 from gradaccord.models.images import Conv4Trunk, ResNetTrunk
@@ -198,6 +199,11 @@ def test_compiled_code_gives_the_gradients_of_the_plain_one(folder: Any) -> None
     expected, found = gradients(plain, batch)[0], gradients(compiled, batch)[0]
     for a, b in zip(expected, found, strict=True):
         torch.testing.assert_close(b, a, rtol=1e-5, atol=1e-6)
+    # It cannot be differentiated twice: DotProd says so and goes on by differences.
+    loss = {name: lambda: compiled(batch).pooled.square().sum() for name in ("one", "two")}
+    with pytest.warns(UserWarning, match="compiled"):
+        report = gradaccord.DotProd(compiled).backward(loss)
+    assert report.finite
 
 
 def test_a_trunk_that_cannot_be_compiled_is_refused_and_left_as_it_was(monkeypatch: Any) -> None:
