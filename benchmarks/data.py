@@ -25,10 +25,10 @@ LANGUAGES = ("ar", "bg", "de", "el", "en", "es", "fr", "hi", "ru", "sw", "th", "
 def work(folder: str) -> dict[str, float]:
     """Read and tokenise everything; what it took."""
     from gradaccord import data
-    from gradaccord.models.loading import minilm_folder
     from gradaccord.models.tokens import HuggingFaceTokens
-    from gradaccord.tasks.kinds import task_for
-    from gradaccord.tasks.prepared import prepare
+    from gradaccord.models.trunks.loading import minilm_folder
+    from gradaccord.tasks.prepare import prepare
+    from gradaccord.tasks.registry import task_for
 
     tokens = HuggingFaceTokens.load(minilm_folder())
     wall, processor = time.perf_counter(), time.process_time()

@@ -25,11 +25,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
 
-from gradaccord.data.class_splits import ClassSplits, load
+from gradaccord.data.images.class_splits import ClassSplits, load
 from gradaccord.meta.evaluation import mean_and_interval, speed_up
 from gradaccord.meta.figures import validation_figure, write
+from gradaccord.meta.run import Run, Standing, validation_curve
 from gradaccord.meta.settings import Settings, settings_for
-from gradaccord.meta.training import Run, Standing, validation_curve
 
 PUBLISHED = {  # Omniglot 5-way, non-transductive, by shots
     "reptile": {1: 95.39, 5: 98.90},

@@ -22,16 +22,16 @@ from measure import Arm, cpu_times, markdown, publish, ratios, setting
 from rich.console import Console
 from torch.nn.utils import clip_grad_norm_
 
-from gradaccord.interrupts import Interrupts
+from gradaccord.cli.train_screen import Screen
+from gradaccord.runs.files import Log
+from gradaccord.runs.interrupts import Interrupts
 from gradaccord.train.config import Config
-from gradaccord.train.fitting import Fit
-from gradaccord.train.optimizing import make_optimizer
+from gradaccord.train.config_file import check_config
+from gradaccord.train.loop import Fit
+from gradaccord.train.optimizers import make_optimizer
 from gradaccord.train.phase import batches_of
-from gradaccord.train.problem import load_problem
-from gradaccord.train.reading import check_config
 from gradaccord.train.run import make_accelerator
-from gradaccord.train.run_folder import Log
-from gradaccord.train.screen import Screen
+from gradaccord.train.setup import load_problem
 
 FLOOR, OURS = "hand-written loop (floor)", "gradaccord train, sum"
 UNMEASURED = "gradaccord train, sum, measure: false"

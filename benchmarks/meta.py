@@ -23,8 +23,8 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from gradaccord.meta import FOMAML, MAML, Reptile
-from gradaccord.meta.task_batch import TaskBatch
-from gradaccord.models.conv4 import Conv4
+from gradaccord.meta.episodes.task_batch import TaskBatch
+from gradaccord.models.trunks.conv4 import Conv4
 
 WAYS, SHOTS, QUERIES, STEPS, RATE = 5, 5, 15, 5, 0.1
 FLOOR = "higher"

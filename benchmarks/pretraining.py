@@ -14,14 +14,14 @@ from collections import Counter
 import torch
 
 import gradaccord
-from gradaccord.data import cldr
 from gradaccord.data.examples import Line, Text
-from gradaccord.models.character_trunk import CharacterTokens, CharacterTrunk
+from gradaccord.data.text import cldr
 from gradaccord.models.multitask import MultiTaskModel
-from gradaccord.models.pretraining import LANGUAGES, pretrained_characters, training_names
-from gradaccord.tasks.classification import Classification
-from gradaccord.tasks.evaluation import evaluate
-from gradaccord.tasks.masked_lm import MaskedLM
+from gradaccord.models.trunks.characters import CharacterTokens, CharacterTrunk
+from gradaccord.pretrain.characters import LANGUAGES, pretrained_characters, training_names
+from gradaccord.tasks.evaluate import evaluate
+from gradaccord.tasks.kinds.classification import Classification
+from gradaccord.tasks.kinds.masked_lm import MaskedLM
 
 TASK = Classification(cldr.KINDS, max_length=32)
 RATES = (2e-3, 1e-2)

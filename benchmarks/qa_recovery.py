@@ -16,11 +16,11 @@ from pathlib import Path
 import torch
 
 from gradaccord.data.examples import Question
-from gradaccord.models.loading import load_trunk
 from gradaccord.models.tokens import HuggingFaceTokens
-from gradaccord.tasks.qa_spans import best_spans
-from gradaccord.tasks.qa_windows import has_answer, recovered
-from gradaccord.tasks.question_answering import QuestionAnswering
+from gradaccord.models.trunks.loading import load_trunk
+from gradaccord.tasks.kinds.question_answering import QuestionAnswering
+from gradaccord.tasks.qa.spans import best_spans
+from gradaccord.tasks.qa.windows import has_answer, recovered
 
 
 def read(path: Path) -> list[Question]:

@@ -19,8 +19,8 @@ from measure import Arm, cpu_times, markdown, peak_memory, publish, ratios, sett
 from rich.console import Console
 from rich.progress import track
 
-from gradaccord.regularize.smart import SMART
-from gradaccord.regularize.swep import SWEP
+from gradaccord.methods.regularize.smart import SMART
+from gradaccord.methods.regularize.swep import SWEP
 
 FLOOR = "plain step (floor)"
 smart = partial(SMART, module="words", probe_every=0)
@@ -74,7 +74,7 @@ def adversaries(steps: int = 20) -> str:
     """Probes of the noise on all-MiniLM-L6-v2, fine-tuned for some steps on kinds of English names."""
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-    from gradaccord.data import cldr
+    from gradaccord.data.text import cldr
 
     found = importlib.util.find_spec(MINILM)
     assert found is not None

@@ -19,11 +19,11 @@ import torch
 from encoder import problem
 from measure import Arm, cpu_times, markdown, publish, ratios, setting
 
-from gradaccord.combine.plain import Sum
-from gradaccord.regularize.recadam import RecAdam
-from gradaccord.trajectory.fomaml import FOMAML
-from gradaccord.trajectory.reptile import MultiTaskReptile, Reptile
-from gradaccord.trajectory.sequential_reptile import SequentialReptile
+from gradaccord.methods.combine.plain import Sum
+from gradaccord.methods.regularize.recadam import RecAdam
+from gradaccord.methods.trajectory.fomaml import FOMAML
+from gradaccord.methods.trajectory.reptile import MultiTaskReptile, Reptile
+from gradaccord.methods.trajectory.sequential_reptile import SequentialReptile
 
 FLOOR = "plain training, fused AdamW (floor)"
 ADAMW = partial(torch.optim.AdamW, lr=3e-5, weight_decay=0.01, fused=True)

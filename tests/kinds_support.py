@@ -15,10 +15,10 @@ import torch
 
 from gradaccord.data.encoded import Encoded
 from gradaccord.data.examples import Candidate, Choices, Cloze, Coreference, Text, WordPair
-from gradaccord.models.loading import load_trunk
 from gradaccord.models.multitask import MultiTaskModel
 from gradaccord.models.tokens import Tokens
-from gradaccord.models.trunk import Trunk
+from gradaccord.models.trunks.loading import load_trunk
+from gradaccord.models.trunks.trunk import Trunk
 from gradaccord.tasks import (
     EntityCloze,
     MultiAnswer,

@@ -35,7 +35,7 @@ def save_checkpoint(
     seed: int = 0,
 ) -> Path:
     """Write a random model and a tokenizer trained on `texts`; with `head`, its LM head too."""
-    from gradaccord.models.huggingface import quiet
+    from gradaccord.models.trunks.huggingface import quiet
 
     torch.manual_seed(seed)
     tokenizer = train_tokenizer(architecture, texts, vocabulary, positions)

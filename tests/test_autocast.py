@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from toy import Trunk, batch
 
 import gradaccord as ga
-from gradaccord.trajectory.trajectory import at_outer_weights
+from gradaccord.methods.trajectory.trajectory import at_outer_weights
 
 STEPS = 6
 LR = 0.5

@@ -10,7 +10,7 @@ from hashlib import sha256
 import pytest
 import torch
 
-from gradaccord.data import cldr
+from gradaccord.data.text import cldr
 
 
 def fingerprint() -> str:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import gradaccord
-from gradaccord.cli import main
-from gradaccord.data import cldr
+from gradaccord.cli.app import main
+from gradaccord.data.text import cldr
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -58,7 +58,7 @@ def test_help_is_fast() -> None:
 
 
 def test_the_command_line_does_not_import_torch() -> None:
-    code = "import sys, gradaccord.cli; sys.exit('torch' in sys.modules)"
+    code = "import sys, gradaccord.cli.app; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

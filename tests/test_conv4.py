@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.func import functional_call
 
-from gradaccord.models.conv4 import Conv4
+from gradaccord.models.trunks.conv4 import Conv4
 
 # ways 5: parameters as counted by hand from the layouts of each code base
 PUBLISHED = {

@@ -19,18 +19,18 @@ import pytest
 import torch
 from rich.console import Console
 
+from gradaccord.cli.demo_screen import HEADINGS, methods_table
 from gradaccord.compare.runs import Run
 from gradaccord.compare.specs import Spec, with_controls
 from gradaccord.compare.summary import summarise
-from gradaccord.data import cldr
-from gradaccord.demo.findings import findings
-from gradaccord.demo.glyphs import Glyphs
-from gradaccord.demo.names import Names, recipe, wanted
-from gradaccord.demo.plane import trapped
-from gradaccord.demo.screen import HEADINGS, methods_table
-from gradaccord.demo.settings import METHODS, Settings
-from gradaccord.models.character_trunk import CharacterTokens, CharacterTrunk
-from gradaccord.models.characters import CharacterEncoder
+from gradaccord.data.text import cldr
+from gradaccord.models.trunks.character_encoder import CharacterEncoder
+from gradaccord.models.trunks.characters import CharacterTokens, CharacterTrunk
+from gradaccord.showcase.demo.findings import findings
+from gradaccord.showcase.demo.glyphs import Glyphs
+from gradaccord.showcase.demo.names import Names, recipe, wanted
+from gradaccord.showcase.demo.plane import trapped
+from gradaccord.showcase.demo.settings import METHODS, Settings
 from gradaccord.train.forgetting import Forgetting
 
 METHOD = "sequential_reptile:inner_steps=20,outer_lr=0.3"

@@ -100,7 +100,7 @@ def shown(start):
 def test_commands_in_the_docs_exist_with_their_options(command):
     from typer.main import get_command
 
-    from gradaccord.cli import app
+    from gradaccord.cli.app import app
 
     known, arguments = get_command(app), shlex.split(command)[1:]
     while hasattr(known, "commands") and not arguments[0].startswith("-"):  # fewshot train
@@ -125,7 +125,7 @@ def test_tests_that_the_docs_name_exist(command):
 
 
 def test_the_configuration_in_the_docs_is_valid():
-    from gradaccord.train.reading import check_config
+    from gradaccord.train.config_file import check_config
 
     blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "training.md").read_text(), re.DOTALL)
     for block in blocks:

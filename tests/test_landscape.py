@@ -13,9 +13,11 @@ import pytest
 import torch
 
 import gradaccord
-from gradaccord.cli import main
-from gradaccord.landscape import batched, library
-from gradaccord.landscape.problem import (
+from gradaccord.cli.app import main
+from gradaccord.methods.trajectory.reptile import MultiTaskReptile
+from gradaccord.methods.trajectory.sequential_reptile import SequentialReptile
+from gradaccord.showcase.landscape import batched, library
+from gradaccord.showcase.landscape.problem import (
     OPTIMA,
     STARTS,
     TASKS,
@@ -25,9 +27,7 @@ from gradaccord.landscape.problem import (
     losses,
     mean_cosine,
 )
-from gradaccord.landscape.runs import METHODS, SEQUENTIAL, Result, findings, run, summary
-from gradaccord.trajectory.reptile import MultiTaskReptile
-from gradaccord.trajectory.sequential_reptile import SequentialReptile
+from gradaccord.showcase.landscape.runs import METHODS, SEQUENTIAL, Result, findings, run, summary
 
 SEEDS = 3
 LR = 0.01

@@ -16,7 +16,7 @@ from gradaccord.data.samplers import (
     TaskSampler,
     UniformTasks,
 )
-from gradaccord.train.feeding import Feeder, make_sampler
+from gradaccord.train.step_batches import Feeder, make_sampler
 
 SIZES = {"a": 24, "b": 160, "c": 48}
 

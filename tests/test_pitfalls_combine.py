@@ -162,7 +162,7 @@ def naive_pcgrad(rows: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
 
 
 def test_08_projecting_on_itself_or_on_projected_gradients_or_giving_the_mean():
-    from gradaccord.combine.combination import projection_order
+    from gradaccord.methods.combine.combination import projection_order
 
     torch.manual_seed(1)
     rows = torch.randn(5, 4, dtype=torch.float64)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from gradaccord.regularize.recadam import RecAdam
+from gradaccord.methods.regularize.recadam import RecAdam
 
 
 def net(seed: int = 0) -> nn.Module:

@@ -14,9 +14,9 @@ from torch.nn import functional as F
 from toy import batch, trunk
 
 import gradaccord
-from gradaccord.regularize.divergence import divergence, symmetric_kl
-from gradaccord.regularize.smart import SMART
-from gradaccord.regularize.teacher import Teacher, paper_momentum
+from gradaccord.methods.regularize.divergence import divergence, symmetric_kl
+from gradaccord.methods.regularize.smart import SMART
+from gradaccord.methods.regularize.teacher import Teacher, paper_momentum
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -638,7 +638,7 @@ def minilm():
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
     from transformers.utils import logging
 
-    from gradaccord.data import cldr
+    from gradaccord.data.text import cldr
 
     torch.set_num_threads(1)
     logging.set_verbosity_error()

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import gradaccord
-from gradaccord.regularize.swep import PRIOR, SWEP
+from gradaccord.methods.regularize.swep import PRIOR, SWEP
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -32,7 +32,7 @@ from gradaccord.data.samplers import (
     UniformTasks,
 )
 from gradaccord.integrations import AlignedTrainer
-from gradaccord.integrations.plan import Plan
+from gradaccord.integrations.step_sampler import Plan
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

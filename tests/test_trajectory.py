@@ -11,13 +11,13 @@ import pytest
 import torch
 from torch import nn
 
-from gradaccord.combine.pcgrad import PCGrad
-from gradaccord.combine.plain import Sum
 from gradaccord.core.method import Method
-from gradaccord.regularize.recadam import RecAdam
-from gradaccord.trajectory.fomaml import FOMAML
-from gradaccord.trajectory.reptile import MultiTaskReptile, Reptile
-from gradaccord.trajectory.sequential_reptile import SequentialReptile
+from gradaccord.methods.combine.pcgrad import PCGrad
+from gradaccord.methods.combine.plain import Sum
+from gradaccord.methods.regularize.recadam import RecAdam
+from gradaccord.methods.trajectory.fomaml import FOMAML
+from gradaccord.methods.trajectory.reptile import MultiTaskReptile, Reptile
+from gradaccord.methods.trajectory.sequential_reptile import SequentialReptile
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from toy import Trunk, Vectors, losses_of, trunk
 
 import gradaccord
-from gradaccord.combine.combination import projection_order
-from gradaccord.combine.gradvac import gradvac_weights
-from gradaccord.combine.pcgrad import pcgrad_weights
-from gradaccord.combine.weightings import REFUSED
+from gradaccord.methods.combine.combination import projection_order
+from gradaccord.methods.combine.gradvac import gradvac_weights
+from gradaccord.methods.combine.pcgrad import pcgrad_weights
+from gradaccord.methods.combine.weightings import REFUSED
 
 torchjd = pytest.importorskip("torchjd.aggregation", reason="the oracle TorchJD is not installed")
 

@@ -13,12 +13,12 @@ import pytest
 import torch
 from small_models import TEXTS, save_checkpoint
 
-from gradaccord.cli import main
-from gradaccord.train.checkpoints import load as load_checkpoint
-from gradaccord.train.fitting import Fit
-from gradaccord.train.reading import check_config, write_config
+from gradaccord.cli.app import main
+from gradaccord.runs.checkpoints import load as load_checkpoint
+from gradaccord.train.config_file import check_config, write_config
+from gradaccord.train.loop import Fit
 from gradaccord.train.run import Interrupted
-from gradaccord.train.start import start
+from gradaccord.train.single_task import start
 
 WORDS = sorted({word.strip(".,;?").lower() for text in TEXTS for word in text.split()})
 

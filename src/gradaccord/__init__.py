@@ -13,22 +13,22 @@ _HOMES = {
     "Method": "gradaccord.core.method",
     "StepReport": "gradaccord.core.report",
     "Engine": "gradaccord.core.engine",
-    "Sum": "gradaccord.combine.plain",
-    "Mean": "gradaccord.combine.plain",
-    "PCGrad": "gradaccord.combine.pcgrad",
-    "GradVac": "gradaccord.combine.gradvac",
-    "GradNorm": "gradaccord.combine.gradnorm",
-    "TorchJD": "gradaccord.combine.torchjd",
-    "DotProd": "gradaccord.align.dotprod",
-    "PairedSum": "gradaccord.align.paired",
-    "SAM": "gradaccord.align.sam",
-    "Reptile": "gradaccord.trajectory.reptile",
-    "SequentialReptile": "gradaccord.trajectory.sequential_reptile",
-    "FOMAML": "gradaccord.trajectory.fomaml",
-    "MultiTaskReptile": "gradaccord.trajectory.reptile",
-    "RecAdam": "gradaccord.regularize.recadam",
-    "SMART": "gradaccord.regularize.smart",
-    "SWEP": "gradaccord.regularize.swep",
+    "Sum": "gradaccord.methods.combine.plain",
+    "Mean": "gradaccord.methods.combine.plain",
+    "PCGrad": "gradaccord.methods.combine.pcgrad",
+    "GradVac": "gradaccord.methods.combine.gradvac",
+    "GradNorm": "gradaccord.methods.combine.gradnorm",
+    "TorchJD": "gradaccord.methods.combine.torchjd",
+    "DotProd": "gradaccord.methods.align.dotprod",
+    "PairedSum": "gradaccord.methods.align.paired_sum",
+    "SAM": "gradaccord.methods.align.sam",
+    "Reptile": "gradaccord.methods.trajectory.reptile",
+    "SequentialReptile": "gradaccord.methods.trajectory.sequential_reptile",
+    "FOMAML": "gradaccord.methods.trajectory.fomaml",
+    "MultiTaskReptile": "gradaccord.methods.trajectory.reptile",
+    "RecAdam": "gradaccord.methods.regularize.recadam",
+    "SMART": "gradaccord.methods.regularize.smart",
+    "SWEP": "gradaccord.methods.regularize.swep",
 }
 
 # Rooms with public names of their own: `gradaccord.meta.MAML`, `gradaccord.data.load`.
@@ -37,25 +37,25 @@ _ROOMS = ("compare", "data", "integrations", "meta", "models", "probe", "report"
 __all__ = [*_HOMES, "__version__"]  # noqa: PLE0604
 
 if TYPE_CHECKING:
-    from gradaccord.align.dotprod import DotProd as DotProd
-    from gradaccord.align.paired import PairedSum as PairedSum
-    from gradaccord.align.sam import SAM as SAM
-    from gradaccord.combine.gradnorm import GradNorm as GradNorm
-    from gradaccord.combine.gradvac import GradVac as GradVac
-    from gradaccord.combine.pcgrad import PCGrad as PCGrad
-    from gradaccord.combine.plain import Mean as Mean
-    from gradaccord.combine.plain import Sum as Sum
-    from gradaccord.combine.torchjd import TorchJD as TorchJD
     from gradaccord.core.engine import Engine as Engine
     from gradaccord.core.method import Method as Method
     from gradaccord.core.report import StepReport as StepReport
-    from gradaccord.regularize.recadam import RecAdam as RecAdam
-    from gradaccord.regularize.smart import SMART as SMART
-    from gradaccord.regularize.swep import SWEP as SWEP
-    from gradaccord.trajectory.fomaml import FOMAML as FOMAML
-    from gradaccord.trajectory.reptile import MultiTaskReptile as MultiTaskReptile
-    from gradaccord.trajectory.reptile import Reptile as Reptile
-    from gradaccord.trajectory.sequential_reptile import SequentialReptile as SequentialReptile
+    from gradaccord.methods.align.dotprod import DotProd as DotProd
+    from gradaccord.methods.align.paired_sum import PairedSum as PairedSum
+    from gradaccord.methods.align.sam import SAM as SAM
+    from gradaccord.methods.combine.gradnorm import GradNorm as GradNorm
+    from gradaccord.methods.combine.gradvac import GradVac as GradVac
+    from gradaccord.methods.combine.pcgrad import PCGrad as PCGrad
+    from gradaccord.methods.combine.plain import Mean as Mean
+    from gradaccord.methods.combine.plain import Sum as Sum
+    from gradaccord.methods.combine.torchjd import TorchJD as TorchJD
+    from gradaccord.methods.regularize.recadam import RecAdam as RecAdam
+    from gradaccord.methods.regularize.smart import SMART as SMART
+    from gradaccord.methods.regularize.swep import SWEP as SWEP
+    from gradaccord.methods.trajectory.fomaml import FOMAML as FOMAML
+    from gradaccord.methods.trajectory.reptile import MultiTaskReptile as MultiTaskReptile
+    from gradaccord.methods.trajectory.reptile import Reptile as Reptile
+    from gradaccord.methods.trajectory.sequential_reptile import SequentialReptile as SequentialReptile
 
 
 def __getattr__(name: str) -> Any:

@@ -1,5 +1,5 @@
 """`python -m gradaccord` is the command line."""
 
-from gradaccord.cli import main
+from gradaccord.cli.app import main
 
 main()

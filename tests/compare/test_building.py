@@ -5,11 +5,11 @@ import re
 import pytest
 from train_toy import said
 
-from gradaccord.compare.building import check_builds
+from gradaccord.cli.list import methods as listed
+from gradaccord.compare.build_methods import check_builds
 from gradaccord.compare.specs import Spec, with_controls
-from gradaccord.tools.listing import methods as listed
-from gradaccord.train.methods import METHODS
-from gradaccord.train.problem import load_problem
+from gradaccord.methods.registry import METHODS
+from gradaccord.train.setup import load_problem
 
 
 @pytest.fixture(scope="module")

@@ -13,10 +13,10 @@ from report_support import Page
 from small_models import save_checkpoint
 from train_toy import content_of, said, same, until, weights, write_files
 
-from gradaccord.cli import main
+from gradaccord.cli.app import main
 from gradaccord.compare.runs import threads_of_each
-from gradaccord.train.reading import check_config, read_config, write_config
-from gradaccord.train.run_folder import locked
+from gradaccord.runs.files import locked
+from gradaccord.train.config_file import check_config, read_config, write_config
 
 METHODS = "pcgrad;dotprod:mode=difference"
 # Controls included: DotProd's also at a longer step.

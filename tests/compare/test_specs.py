@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
-from gradaccord.compare.commands import split_methods
+from gradaccord.cli.compare import split_methods
 from gradaccord.compare.specs import Spec, with_controls
 from gradaccord.compare.statistics import Difference, Mean, holm
 from gradaccord.compare.sweep import Range, sweep
+from gradaccord.methods.registry import METHODS
 from gradaccord.train.config import Method
-from gradaccord.train.methods import METHODS
-from gradaccord.train.reading import check_config, read_config
+from gradaccord.train.config_file import check_config, read_config
 
 BASE = check_config({"tasks": {"a": "sst"}, "train": {"epochs": 2}})
 

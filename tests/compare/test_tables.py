@@ -14,7 +14,7 @@ from gradaccord.compare import tables
 from gradaccord.compare.runs import Run
 from gradaccord.compare.specs import Spec
 from gradaccord.compare.summary import summarise
-from gradaccord.train.reading import check_config
+from gradaccord.train.config_file import check_config
 
 CONFIG = check_config({"tasks": {"a": "sst"}})
 

@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 
 from gradaccord import data
-from gradaccord.data import hub
-from gradaccord.data.columns import FIELDS
 from gradaccord.data.examples import (
     Candidate,
     Choices,
@@ -25,6 +23,8 @@ from gradaccord.data.examples import (
     Text,
     WordPair,
 )
+from gradaccord.data.files import hub
+from gradaccord.data.files.columns import FIELDS
 
 ROWS = [
     {"review": "so, so", "stars": "bad", "key": "a"},
@@ -417,7 +417,7 @@ def test_a_set_that_cannot_be_had_is_one_sentence(tmp_path, offline):
 def test_the_table_of_found_sets(tmp_path, monkeypatch):
     from rich.console import Console
 
-    from gradaccord.data.commands import list_data
+    from gradaccord.cli.list_data import list_data
 
     (tmp_path / "SST-2").mkdir()
     (tmp_path / "SST-2/train.tsv").write_text("sentence\tlabel\n" + "fine\t1\n" * 1234)

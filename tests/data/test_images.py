@@ -14,9 +14,9 @@ import pytest
 import torch
 
 from gradaccord import data
-from gradaccord.data.cifar import read_cifar
-from gradaccord.data.images import Images, Picture, load
-from gradaccord.data.svhn import read_svhn
+from gradaccord.data.images.cifar import read_cifar
+from gradaccord.data.images.labelled import Images, Picture, load
+from gradaccord.data.images.svhn import read_svhn
 
 np = pytest.importorskip("numpy")
 SHARED = Path(__file__).resolve().parents[2] / ".." / "shared" / "data"
@@ -202,7 +202,7 @@ def test_images_are_a_sequence():
 
 def test_class_folders(tmp_path):
     image_module = pytest.importorskip("PIL.Image")
-    from gradaccord.data.image_classes import read_classes
+    from gradaccord.data.images.class_folders import read_classes
 
     for name, colour in (("cat", 0), ("dog", 255)):
         (tmp_path / name).mkdir()
@@ -227,7 +227,7 @@ def test_unknown_set(tmp_path):
 
 def test_unpickler_reads_arrays_of_python_2():
     # As Python 2 wrote them: text that must be turned into bytes first.
-    from gradaccord.data.cifar import _ArraysOnly
+    from gradaccord.data.images.cifar import _ArraysOnly
 
     array = np.arange(6, dtype=np.uint8)
     for protocol in (0, 1, 2):

@@ -10,7 +10,7 @@ import pytest
 from test_generic import KIND_ROWS, write
 
 from gradaccord import data
-from gradaccord.data import hub
+from gradaccord.data.files import hub
 
 # A whole row of each kind, and the places in it that hold texts.
 ROWS = {

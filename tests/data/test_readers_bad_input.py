@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from gradaccord import data
-from gradaccord.data.cuts import cut
 from gradaccord.data.dataset import Dataset
 from gradaccord.data.examples import Question, Tagged, Text
+from gradaccord.data.splits import cut
 
 HEADER = "sentence\tlabel\n"
 FOR_EVER = ["context 1", "context 7", "context 30", "context 38"]

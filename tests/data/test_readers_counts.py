@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gradaccord import data
-from gradaccord.data.cuts import is_labelled
+from gradaccord.data.splits import is_labelled
 
 FOLDER = Path(__file__).resolve().parents[2] / "../shared/data"
 pytestmark = pytest.mark.skipif(

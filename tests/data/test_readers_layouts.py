@@ -11,7 +11,7 @@ import pytest
 
 from gradaccord import data
 from gradaccord.data.examples import Candidate, Choices, Cloze, Coreference, Question, Text, WordPair
-from gradaccord.tasks.kinds import options, task_for
+from gradaccord.tasks.registry import options, task_for
 from gradaccord.tasks.transfer import task_by_head
 
 

@@ -19,8 +19,8 @@ from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
 import gradaccord
-from gradaccord.regularize.smart import SMART
-from gradaccord.regularize.swep import SWEP
+from gradaccord.methods.regularize.smart import SMART
+from gradaccord.methods.regularize.swep import SWEP
 
 TASKS = ("a", "b")
 STEPS = 4

@@ -17,10 +17,10 @@ from scenarios import leave
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from gradaccord.regularize.recadam import RecAdam
-from gradaccord.trajectory.fomaml import FOMAML
-from gradaccord.trajectory.reptile import MultiTaskReptile, Reptile
-from gradaccord.trajectory.sequential_reptile import SequentialReptile
+from gradaccord.methods.regularize.recadam import RecAdam
+from gradaccord.methods.trajectory.fomaml import FOMAML
+from gradaccord.methods.trajectory.reptile import MultiTaskReptile, Reptile
+from gradaccord.methods.trajectory.sequential_reptile import SequentialReptile
 
 TASKS = ("a", "b", "c")
 STEPS = 11  # two trajectories of four steps, and three steps more

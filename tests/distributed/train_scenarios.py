@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from small_models import save_checkpoint
 from train_toy import content_of, without_dropout, write_files
 
-from gradaccord.cli import main
+from gradaccord.cli.app import main
 
 METHODS: dict[str, Any] = {
     "sum": "sum",

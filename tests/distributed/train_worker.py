@@ -18,7 +18,7 @@ from train_scenarios import BROKEN, METHODS, SHARDED, prepare, run
 from train_toy import weights
 
 from gradaccord.train import run as runs
-from gradaccord.train.fitting import Fit
+from gradaccord.train.loop import Fit
 
 RANK = int(os.environ["RANK"])
 

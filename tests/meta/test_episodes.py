@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gradaccord.data.image_classes import ImageClasses
-from gradaccord.meta.episodes import Episodes, FixedTasks
-from gradaccord.meta.sinusoid import Sinusoids, fixed_waves, wave_network
+from gradaccord.data.images.class_folders import ImageClasses
+from gradaccord.meta.episodes.image_tasks import Episodes, FixedTasks
+from gradaccord.meta.episodes.sinusoid import Sinusoids, fixed_waves, wave_network
 
 
 def features(classes: int = 12, examples: int = 9) -> tuple[torch.Tensor, torch.Tensor]:

@@ -10,7 +10,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from gradaccord.meta import MAML
-from gradaccord.meta.episodes import Episodes, FixedTasks
+from gradaccord.meta.episodes.image_tasks import Episodes, FixedTasks
+from gradaccord.meta.episodes.sinusoid import Sinusoids, fixed_waves, wave_network
 from gradaccord.meta.evaluation import (
     evaluate,
     evaluate_ensemble,
@@ -18,7 +19,6 @@ from gradaccord.meta.evaluation import (
     mean_and_interval,
     speed_up,
 )
-from gradaccord.meta.sinusoid import Sinusoids, fixed_waves, wave_network
 
 
 def clouds(classes: int = 40, examples: int = 20, width: int = 6):

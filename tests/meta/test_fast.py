@@ -15,12 +15,12 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from gradaccord.meta import FOMAML, MAML, MAMLPlusPlus, MetaSGD, Reptile
-from gradaccord.meta.closed_form import Tape
-from gradaccord.meta.fast import FastConv4, fast_network
-from gradaccord.meta.first_layer import FirstTape
-from gradaccord.meta.network import chosen_network
-from gradaccord.meta.task_batch import TaskBatch
-from gradaccord.models.conv4 import Conv4
+from gradaccord.meta.episodes.task_batch import TaskBatch
+from gradaccord.meta.network.conv4 import FastConv4, fast_network
+from gradaccord.meta.network.conv4_block import Tape
+from gradaccord.meta.network.conv4_first_block import FirstTape
+from gradaccord.meta.network.general import chosen_network
+from gradaccord.models.trunks.conv4 import Conv4
 
 Network = Callable[[dict[str, torch.Tensor], torch.Tensor], torch.Tensor]
 double = partial(torch.rand, dtype=torch.float64)

@@ -20,13 +20,13 @@ pytest.importorskip("matplotlib")
 from PIL import Image
 from typer.testing import CliRunner
 
-from gradaccord.data.class_splits import load
-from gradaccord.meta.commands import app
-from gradaccord.meta.construction import build_learner, build_network, rate_at
+from gradaccord.cli.fewshot import app
+from gradaccord.data.images.class_splits import load
+from gradaccord.meta.build import build_learner, build_network, rate_at
 from gradaccord.meta.presets import PRESETS, find_preset, ten_times_inner_rate
+from gradaccord.meta.run import Run, read_log
+from gradaccord.meta.saved import Trained
 from gradaccord.meta.settings import ALGORITHMS, SHARE, Settings, settings_for
-from gradaccord.meta.trained import Trained
-from gradaccord.meta.training import Run, read_log
 
 SMALL = [
     "--filters", "4", "--queries", "2", "--tasks", "2", "--inner-steps", "2", "--validation-tasks", "4",
@@ -132,7 +132,7 @@ def test_kill_9_and_resume_end_at_the_same_bits(pictures, tmp_path):
     assert whole.exit_code == 0, whole.output
     killed = tmp_path / "killed"
     process = subprocess.Popen(
-        [sys.executable, "-m", "gradaccord.meta.commands", "train", *options, "--out", str(killed)],
+        [sys.executable, "-m", "gradaccord.cli.fewshot", "train", *options, "--out", str(killed)],
         stdout=subprocess.DEVNULL,
         env=os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())},
     )
@@ -185,7 +185,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(pictures, tmp_path, kind):
     out = tmp_path / "run"
     process = subprocess.Popen(
         [
-            sys.executable, "-m", "gradaccord.meta.commands", "train", "--data", str(pictures), *SMALL,
+            sys.executable, "-m", "gradaccord.cli.fewshot", "train", "--data", str(pictures), *SMALL,
             "--iterations", "100000", "--out", str(out),
         ],
         stdout=subprocess.PIPE,

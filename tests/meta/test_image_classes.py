@@ -15,8 +15,8 @@ pytest.importorskip("PIL")
 from PIL import Image
 
 from gradaccord.data import class_splits, glyphs, omniglot
-from gradaccord.data.idx import read_idx
-from gradaccord.data.image_classes import ImageClasses, read_classes
+from gradaccord.data.images.class_folders import ImageClasses, read_classes
+from gradaccord.data.images.idx import read_idx
 
 SHARED = Path(__file__).resolve().parents[2] / "../shared/data"
 
@@ -63,7 +63,7 @@ def test_folder_and_zip_give_the_same_tensor(tmp_path):
 def test_second_reading_comes_from_the_cache_until_the_file_changes(tmp_path, monkeypatch):
     path = archive(tmp_path / "set.zip", two_classes())
     first = read_classes(path)
-    monkeypatch.setattr("gradaccord.data.image_classes._decode", None)  # would fail if called
+    monkeypatch.setattr("gradaccord.data.images.class_folders._decode", None)  # would fail if called
     again = read_classes(path)
     assert torch.equal(first.images, again.images)
     assert first.names == again.names
@@ -158,7 +158,7 @@ def test_a_folder_of_greyscale_pictures_is_announced_and_read_as_grey(tmp_path):
 
 
 def test_large_files_are_decoded_by_threads_in_order(tmp_path, monkeypatch):
-    monkeypatch.setattr("gradaccord.data.image_classes.WORTH_THREADS", 0)
+    monkeypatch.setattr("gradaccord.data.images.class_folders.WORTH_THREADS", 0)
     files = {f"{c}/{i:03}.png": picture(i, 4, "L") for c in "ab" for i in range(100)}
     read = read_classes(archive(tmp_path / "set.zip", files), grey=True)
     assert read.images[:, 0, 0, 0].tolist() == [*range(100), *range(100)]

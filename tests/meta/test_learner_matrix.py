@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from gradaccord.meta import FOMAML, MAML, DotProd, MAMLPlusPlus, MetaSGD, Reptile, Task
-from gradaccord.meta.minibatches import pairs
+from gradaccord.meta.episodes.minibatches import pairs
 
 K, LR, WEIGHT = 3, 0.3, 0.2
 Function = Callable[[Weights, Tensor], Tensor]  # (weights, inputs) -> outputs, written by hand

@@ -22,8 +22,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gradaccord.meta import FOMAML, MAML, DotProd, MAMLPlusPlus, MetaSGD, Reptile, Task
-from gradaccord.meta.mamlpp import multi_step_weights
-from gradaccord.meta.minibatches import minibatches, pairs
+from gradaccord.meta.episodes.minibatches import minibatches, pairs
+from gradaccord.meta.learners.mamlpp import multi_step_weights
 
 K, LR = 3, 0.3
 

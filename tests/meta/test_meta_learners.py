@@ -18,9 +18,9 @@ from few_shot_toys import WAYS, Net, batch, leaves, loss
 from torch import nn
 from torch.nn import functional as F
 
-import gradaccord.meta.network as networks
+import gradaccord.meta.network.general as networks
 from gradaccord.meta import FOMAML, MAML, DotProd, MAMLPlusPlus, MetaSGD, Reptile, Task, TaskBatch
-from gradaccord.meta.network import general_network
+from gradaccord.meta.network.general import general_network
 
 Make = Callable[..., Any]
 KINDS: dict[str, Make] = {
@@ -341,7 +341,7 @@ def test_reptiles_second_moments_carry_over_between_tasks_only_if_kept() -> None
 
 def test_accuracy_before_adaptation_is_chance_after_training() -> None:
     """Pitfall: labels in class order leak; before adaptation accuracy was 30 % where chance is 20."""
-    from gradaccord.meta.episodes import Episodes
+    from gradaccord.meta.episodes.image_tasks import Episodes
 
     generator = torch.Generator().manual_seed(0)
     classes = torch.randn(40, 8, generator=generator)

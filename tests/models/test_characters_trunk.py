@@ -7,18 +7,18 @@ import json
 import pytest
 import torch
 
-from gradaccord.data import cldr
-from gradaccord.data.cldr import Vocabulary
 from gradaccord.data.examples import Line, Text
-from gradaccord.models import pretraining
-from gradaccord.models.character_trunk import CharacterTokens, CharacterTrunk
-from gradaccord.models.loading import load_trunk
+from gradaccord.data.text import cldr
+from gradaccord.data.text.cldr import Vocabulary
 from gradaccord.models.multitask import MultiTaskModel
-from gradaccord.models.pretraining import pretrained_characters, training_names
+from gradaccord.models.trunks.characters import CharacterTokens, CharacterTrunk
+from gradaccord.models.trunks.loading import load_trunk
+from gradaccord.pretrain import characters as pretraining
+from gradaccord.pretrain.characters import pretrained_characters, training_names
 from gradaccord.tasks import saved
-from gradaccord.tasks.classification import Classification
-from gradaccord.tasks.evaluation import evaluate, predict
-from gradaccord.tasks.masked_lm import MaskedLM
+from gradaccord.tasks.evaluate import evaluate, predict
+from gradaccord.tasks.kinds.classification import Classification
+from gradaccord.tasks.kinds.masked_lm import MaskedLM
 
 pytest.importorskip("babel")
 

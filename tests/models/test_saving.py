@@ -10,9 +10,9 @@ import torch
 from small_models import save_checkpoint
 
 from gradaccord.data.examples import Text
-from gradaccord.models.loading import load_trunk
 from gradaccord.models.multitask import MultiTaskModel
-from gradaccord.tasks.classification import Classification
+from gradaccord.models.trunks.loading import load_trunk
+from gradaccord.tasks.kinds.classification import Classification
 from gradaccord.tasks.saved import load, save
 
 pytest.importorskip("transformers")

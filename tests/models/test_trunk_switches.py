@@ -11,12 +11,12 @@ import torch
 from small_models import save_checkpoint
 
 import gradaccord
-from gradaccord.models import switches
-from gradaccord.models.character_trunk import CharacterTrunk
-from gradaccord.models.images import Conv4Trunk, ResNetTrunk
-from gradaccord.models.loading import load_trunk
-from gradaccord.models.switches import compile_trunk
-from gradaccord.models.trunk import States, Trunk
+from gradaccord.models.trunks import switches
+from gradaccord.models.trunks.characters import CharacterTrunk
+from gradaccord.models.trunks.images import Conv4Trunk, ResNetTrunk
+from gradaccord.models.trunks.loading import load_trunk
+from gradaccord.models.trunks.switches import compile_trunk
+from gradaccord.models.trunks.trunk import States, Trunk
 
 KINDS = ("bert", "t5", "bart with its decoder", "characters", "resnet18", "conv4")
 

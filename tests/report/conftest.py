@@ -21,7 +21,7 @@ LABELS = ["<b>bad</b>", "good"]
 @pytest.fixture(scope="session")
 def config(tmp_path_factory):
     """Classes by a word; as a regression, how many of three words are good ones."""
-    from gradaccord.train.reading import check_config
+    from gradaccord.train.config_file import check_config
 
     folder = tmp_path_factory.mktemp("tasks")
     model = save_checkpoint(folder / "bert", "bert", texts=[*GOOD, *BAD, *THINGS], positions=32)
@@ -60,8 +60,8 @@ def comparison(config, tmp_path_factory):
     from gradaccord.compare.runs import WANTED, plan
     from gradaccord.compare.specs import Spec
     from gradaccord.compare.summary import summarise
-    from gradaccord.train.reading import write_config
-    from gradaccord.train.start import start
+    from gradaccord.train.config_file import write_config
+    from gradaccord.train.single_task import start
 
     folder = tmp_path_factory.mktemp("compared") / "moods"
     runs = plan(config, [Spec("sum"), Spec("pcgrad"), Spec("stl")], 2, 16, folder)

@@ -9,9 +9,9 @@ import statistics
 import pytest
 from report_support import HOSTILE, Page
 
-from gradaccord.cli import main
+from gradaccord.cli.app import main
 from gradaccord.report.page import render, write_report
-from gradaccord.report.reading import read_material
+from gradaccord.report.read_runs import read_material
 
 
 def results_of(folder, method, seed):

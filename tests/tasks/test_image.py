@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from gradaccord.core.replay import RandomState
-from gradaccord.data.images import Images, load
-from gradaccord.models.images import Conv4Trunk
-from gradaccord.models.loading import load_trunk
+from gradaccord.data.images.labelled import Images, load
 from gradaccord.models.multitask import MultiTaskModel
+from gradaccord.models.trunks.images import Conv4Trunk
+from gradaccord.models.trunks.loading import load_trunk
 from gradaccord.tasks import saved
-from gradaccord.tasks.evaluation import evaluate, predict
-from gradaccord.tasks.image import ImageClassification, augmented
-from gradaccord.tasks.kinds import build, options
+from gradaccord.tasks.evaluate import evaluate, predict
+from gradaccord.tasks.kinds.image import ImageClassification, augmented
+from gradaccord.tasks.registry import build, options
 
 SHARED = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "fashion_mnist"
 TASK = ImageClassification(("a", "b", "c", "d"))

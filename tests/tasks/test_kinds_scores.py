@@ -20,9 +20,9 @@ from gradaccord.tasks import (
     WordInContext,
     predict,
 )
-from gradaccord.tasks.multiple_choice import QUESTIONS
+from gradaccord.tasks.kinds.multiple_choice import QUESTIONS
+from gradaccord.tasks.kinds.spans import span_mean
 from gradaccord.tasks.overall import overall
-from gradaccord.tasks.spans import span_mean
 
 
 def test_multirc_scores_by_hand() -> None:

@@ -11,11 +11,11 @@ from small_models import TEXTS, save_checkpoint
 
 from gradaccord.core.replay import RandomState
 from gradaccord.data.examples import Line
-from gradaccord.models.loading import load_trunk
 from gradaccord.models.multitask import MultiTaskModel
+from gradaccord.models.trunks.loading import load_trunk
 from gradaccord.tasks import saved
-from gradaccord.tasks.evaluation import evaluate, predict
-from gradaccord.tasks.masked_lm import MaskedLM
+from gradaccord.tasks.evaluate import evaluate, predict
+from gradaccord.tasks.kinds.masked_lm import MaskedLM
 
 pytest.importorskip("transformers")
 NTREX = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "ntrex"

@@ -12,7 +12,6 @@ import torch
 from small_models import save_checkpoint
 
 from gradaccord import data
-from gradaccord.data.columns import FIELDS
 from gradaccord.data.dataset import Dataset
 from gradaccord.data.examples import (
     Candidate,
@@ -26,12 +25,13 @@ from gradaccord.data.examples import (
     Text,
     WordPair,
 )
-from gradaccord.data.images import Picture
-from gradaccord.models.loading import load_trunk
+from gradaccord.data.files.columns import FIELDS
+from gradaccord.data.images.labelled import Picture
 from gradaccord.models.multitask import MultiTaskModel
+from gradaccord.models.trunks.loading import load_trunk
 from gradaccord.tasks import KINDS, build
 from gradaccord.tasks.transfer import task_by_head
-from gradaccord.train.reading import ConfigError, check_config
+from gradaccord.train.config_file import ConfigError, check_config
 
 # A value of every option that any kind has.
 VALUES: dict[str, Any] = {

@@ -14,13 +14,13 @@ import pytest
 import torch
 from small_models import train_tokenizer
 
-from gradaccord.data.cache import cache_folder
 from gradaccord.data.dataset import Dataset
 from gradaccord.data.encoded import Encoded
 from gradaccord.data.examples import Line, Text
+from gradaccord.data.files.tensor_cache import cache_folder
 from gradaccord.models.tokens import HuggingFaceTokens
 from gradaccord.tasks import build
-from gradaccord.tasks.prepared import encode, prepare
+from gradaccord.tasks.prepare import encode, prepare
 from gradaccord.tasks.task import Task
 
 PAIRS = [Text("The quick brown fox", "jumps over it", 0, "a"), Text("A good film", "a bad one", 1, "b")]

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from gradaccord import data
-from gradaccord.models.loading import minilm_folder
 from gradaccord.models.tokens import HuggingFaceTokens
-from gradaccord.tasks.kinds import task_for
+from gradaccord.models.trunks.loading import minilm_folder
+from gradaccord.tasks.registry import task_for
 
 FOLDER = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 

@@ -7,9 +7,9 @@ import random
 import pytest
 
 from gradaccord.data.examples import Question
-from gradaccord.tasks.qa_normalise import normalised
-from gradaccord.tasks.qa_scoring import best_match, best_null_threshold
-from gradaccord.tasks.question_answering import QuestionAnswering
+from gradaccord.tasks.kinds.question_answering import QuestionAnswering
+from gradaccord.tasks.qa.normalise import normalised
+from gradaccord.tasks.qa.scoring import best_match, best_null_threshold
 
 
 def score(

@@ -13,9 +13,9 @@ from qa_support import SHARED, asked, opened, questions
 from gradaccord.data.encoded import IGNORED, Encoded
 from gradaccord.data.examples import Question
 from gradaccord.models.tokens import HuggingFaceTokens
-from gradaccord.tasks.qa_spans import best_spans, ranked
-from gradaccord.tasks.qa_windows import recovered
-from gradaccord.tasks.question_answering import QuestionAnswering
+from gradaccord.tasks.kinds.question_answering import QuestionAnswering
+from gradaccord.tasks.qa.spans import best_spans, ranked
+from gradaccord.tasks.qa.windows import recovered
 
 
 @lru_cache(maxsize=1)

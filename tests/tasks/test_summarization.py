@@ -11,12 +11,12 @@ import torch
 from small_models import save_checkpoint
 
 from gradaccord.data.examples import Document, Text
-from gradaccord.models.loading import load_trunk
 from gradaccord.models.multitask import MultiTaskModel
-from gradaccord.tasks.classification import Classification
-from gradaccord.tasks.evaluation import evaluate, predict
+from gradaccord.models.trunks.loading import load_trunk
+from gradaccord.tasks.evaluate import evaluate, predict
+from gradaccord.tasks.kinds.classification import Classification
+from gradaccord.tasks.kinds.summarization import Summarization
 from gradaccord.tasks.saved import load, save
-from gradaccord.tasks.summarization import Summarization
 
 pytest.importorskip("transformers")
 SHARED = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "summarization"
@@ -114,7 +114,7 @@ def test_summaries_and_loss_do_not_change_with_batch_or_padding(tmp_path, archit
 
 
 def test_loss_is_that_of_the_model_itself(small):
-    from gradaccord.models.seq2seq import documents, summary_labels
+    from gradaccord.models.trunks.seq2seq import documents, summary_labels
 
     model, _, encoded, _ = small
     batch = encoded.batch([0, 1, 2])

@@ -11,9 +11,9 @@ from qa_support import sentences
 
 from gradaccord.data.encoded import IGNORED
 from gradaccord.data.examples import Tagged
-from gradaccord.tasks.iob2 import best_sequence, check_tags, tag_names
-from gradaccord.tasks.kinds import build, options
-from gradaccord.tasks.tagging import Tagging
+from gradaccord.tasks.kinds.iob2 import best_sequence, check_tags, tag_names
+from gradaccord.tasks.kinds.tagging import Tagging
+from gradaccord.tasks.registry import build, options
 
 TASK = Tagging(("PER", "LOC"))
 SENTENCE = Tagged(

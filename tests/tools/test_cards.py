@@ -13,11 +13,11 @@ from small_models import save_checkpoint
 from train_toy import said
 from transformers import AutoModel
 
-from gradaccord.tasks.kinds import KINDS
-from gradaccord.tools.exporting import export
-from gradaccord.tools.predicting import Predictor
-from gradaccord.train.reading import check_config
-from gradaccord.train.start import start
+from gradaccord.tasks.registry import KINDS
+from gradaccord.train.config_file import check_config
+from gradaccord.train.export import export
+from gradaccord.train.predict import Predictor
+from gradaccord.train.single_task import start
 
 PASSAGE = "The bank rates the film. The fox jumps over the dog."
 # A row of each kind in a user's own columns, what each field is called there, and by its own names.

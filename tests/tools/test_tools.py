@@ -14,13 +14,13 @@ import torch
 from train_toy import said
 from transformers import AutoModel, AutoTokenizer
 
-from gradaccord.cli import app, main
+from gradaccord.cli.app import app, main
+from gradaccord.cli.init import starting_file
+from gradaccord.methods.registry import METHODS
 from gradaccord.recipes import recipe_texts
-from gradaccord.tasks.kinds import KINDS
-from gradaccord.tools.starting_file import starting_file
-from gradaccord.train.methods import METHODS
-from gradaccord.train.reading import read_config
-from gradaccord.train.start import start
+from gradaccord.tasks.registry import KINDS
+from gradaccord.train.config_file import read_config
+from gradaccord.train.single_task import start
 
 SMALLER = ["list", "init", "export", "predict", "doctor"]
 COMMANDS = [command.name or command.callback.__name__.strip("_") for command in app.registered_commands]
@@ -374,7 +374,7 @@ def test_nothing_heavy_is_imported_before_it_is_needed(start_):
     else:
         arguments = start_.split()[1:]
         code = (
-            "from gradaccord.cli import main\n"
+            "from gradaccord.cli.app import main\n"
             f"try: main({arguments!r})\n"
             "except SystemExit as end: assert end.code == 0"
         )

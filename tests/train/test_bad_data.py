@@ -5,7 +5,7 @@ import gzip
 import pytest
 import yaml
 
-from gradaccord.cli import main
+from gradaccord.cli.app import main
 
 GOOD = "text,label\na good film,yes\na bad film,no\n"
 TAGGED = "Anna\tB-PER\nsings\tO\n\n"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from gradaccord.train.checkpoints import CheckpointError, Checkpoints, load
-from gradaccord.train.run_folder import Log, RunFolderError, locked, read_log, write_json
+from gradaccord.runs.checkpoints import CheckpointError, Checkpoints, load
+from gradaccord.runs.files import Log, RunFolderError, locked, read_log, write_json
 
 
 def test_the_newest_come_first_and_old_ones_go(tmp_path):
@@ -93,7 +93,7 @@ def test_code_in_a_checkpoint_is_not_run(tmp_path):
 
 def test_a_second_process_is_refused(tmp_path):
     code = (
-        "import sys; from pathlib import Path; from gradaccord.train.run_folder import locked\n"
+        "import sys; from pathlib import Path; from gradaccord.runs.files import locked\n"
         "try:\n  with locked(Path(sys.argv[1])): print('held')\n"
         "except OSError as error: print(error)"
     )

@@ -14,10 +14,10 @@ from small_models import TEXTS, save_checkpoint
 from train_toy import weights
 
 from gradaccord.models.multitask import MultiTaskModel
+from gradaccord.runs.files import read_log
 from gradaccord.train.config import Config
-from gradaccord.train.problem import load_dataset, load_problem
-from gradaccord.train.reading import _section
-from gradaccord.train.run_folder import read_log
+from gradaccord.train.config_file import _section
+from gradaccord.train.setup import load_dataset, load_problem
 
 TESTS = Path(__file__).parent.parent
 
@@ -126,8 +126,8 @@ def test_every_key_has_a_test():
 @pytest.fixture(scope="module")
 def base(content, tmp_path_factory):
     """Runs a variant of a run of four steps; returns what it can be judged by."""
-    from gradaccord.train.reading import check_config
-    from gradaccord.train.start import start
+    from gradaccord.train.config_file import check_config
+    from gradaccord.train.single_task import start
 
     def made(changes, name):
         train = {

@@ -10,10 +10,10 @@ import torch
 from train_toy import complaint, said, same, until, weights
 
 from gradaccord.models.multitask import MultiTaskModel
-from gradaccord.train.faults import TrainingError
-from gradaccord.train.fitting import Fit
+from gradaccord.runs.files import locked
+from gradaccord.train.loop import Fit
+from gradaccord.train.not_finite import TrainingError
 from gradaccord.train.run import Interrupted
-from gradaccord.train.run_folder import locked
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from gradaccord.data.samplers import TaskBatches
+from gradaccord.methods.registry import METHODS, find_method
 from gradaccord.train.config import Train
-from gradaccord.train.feeding import Feeder, make_sampler
-from gradaccord.train.methods import METHODS, find_method
-from gradaccord.train.optimizing import Schedule, make_optimizer
+from gradaccord.train.optimizers import Schedule, make_optimizer
+from gradaccord.train.step_batches import Feeder, make_sampler
 
 
 def feeder(feed, *, name=None, options=None, block=1, sizes=(40, 20, 10)):

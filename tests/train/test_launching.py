@@ -9,7 +9,7 @@ import sys
 import pytest
 from trainer_toy import trainer
 
-from gradaccord.launched import fewer_than_asked
+from gradaccord.runs.launcher import fewer_than_asked
 
 LAUNCHED = ("ACCELERATE_MIXED_PRECISION", "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from gradaccord.models.loading import load_trunk
+from gradaccord.models.trunks.loading import load_trunk
 from gradaccord.train.config import Config
-from gradaccord.train.reading import ConfigError, check_config, read_config, write_config
+from gradaccord.train.config_file import ConfigError, check_config, read_config, write_config
 
 FILE = """\
 model: minilm
@@ -192,8 +192,8 @@ def test_the_schema_describes_every_section():
 
 
 def test_every_recipe_is_valid():
+    from gradaccord.methods.registry import SINGLE_TASK, find_method
     from gradaccord.recipes import recipe_texts
-    from gradaccord.train.methods import SINGLE_TASK, find_method
 
     names = recipe_texts()
     assert names

@@ -10,12 +10,12 @@ from small_models import TEXTS, save_checkpoint
 from train_toy import same, until, weights, without_dropout
 from transformers import AutoModel
 
+from gradaccord.methods.registry import METHODS
+from gradaccord.runs.checkpoints import load as load_state
+from gradaccord.runs.files import RunFolderError, read_log
 from gradaccord.tasks.saved import load
-from gradaccord.train.checkpoints import load as load_state
-from gradaccord.train.faults import TrainingError
-from gradaccord.train.fitting import Fit
-from gradaccord.train.methods import METHODS
-from gradaccord.train.run_folder import RunFolderError, read_log
+from gradaccord.train.loop import Fit
+from gradaccord.train.not_finite import TrainingError
 
 OPTIONS = {
     "torchjd": {"weighting": "UPGrad"},
@@ -148,7 +148,7 @@ def test_trajectory_methods_are_evaluated_and_saved_at_their_outer_weights(
 
 
 def test_the_saved_model_predicts_as_the_trained_one(configured, run, tmp_path, files):
-    from gradaccord.tools.predicting import Predictor
+    from gradaccord.train.predict import Predictor
 
     results = run(configured(train={"steps": 40, "lr": 5e-3}))
     model, _, tasks = load(tmp_path / "run" / "model")
@@ -255,7 +255,7 @@ def test_without_a_dev_split_the_last_weights_are_kept(content, configured, run,
 def test_a_loss_that_is_not_finite_stops_with_task_step_and_examples(
     configured, run, tmp_path, monkeypatch
 ):
-    from gradaccord.tasks.classification import Classification
+    from gradaccord.tasks.kinds.classification import Classification
 
     plain = Classification.loss
 

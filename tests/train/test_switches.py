@@ -9,9 +9,9 @@ import torch
 from train_toy import said, same, weights
 from transformers import AutoModel
 
-from gradaccord.models import switches
-from gradaccord.models.huggingface import HuggingFaceTrunk
-from gradaccord.train.methods import METHODS
+from gradaccord.methods.registry import METHODS
+from gradaccord.models.trunks import switches
+from gradaccord.models.trunks.huggingface import HuggingFaceTrunk
 
 OPTIONS = {
     "torchjd": {"weighting": "UPGrad"},

@@ -6,7 +6,7 @@ import math
 
 from gradaccord.train.config import Config
 from gradaccord.train.phase import EPOCHS, batches_of
-from gradaccord.train.problem import Problem
+from gradaccord.train.setup import Problem
 
 BASE_MB = 700.0  # of a process with torch and transformers, before any weights
 

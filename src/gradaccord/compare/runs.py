@@ -18,10 +18,10 @@ from types import FrameType
 from typing import Any
 
 from gradaccord.compare.specs import Spec
-from gradaccord.interrupts import PARENT
+from gradaccord.runs.files import CONFIG, LOG, RESULTS, RunFolderError, read_json
+from gradaccord.runs.interrupts import PARENT
 from gradaccord.train.config import Config
-from gradaccord.train.reading import read_config, write_config
-from gradaccord.train.run_folder import CONFIG, LOG, RESULTS, RunFolderError, read_json
+from gradaccord.train.config_file import read_config, write_config
 
 OUTPUT = "output.txt"  # what a run printed
 WANTED = "wanted.yaml"  # the configuration that its process is given

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from gradaccord.core.did_you_mean import canonical
+from gradaccord.methods.registry import SINGLE_TASK, canonical_method, check_method, find_method
 from gradaccord.train.config import Config, Method, Optimizer
-from gradaccord.train.methods import SINGLE_TASK, canonical_method, check_method, find_method
-from gradaccord.train.regularizing import REGULARIZERS
-from gradaccord.train.spelling import canonical
+from gradaccord.train.regularizers import REGULARIZERS
 
 HIGHER = 1.1  # learning rate of DotProd's second control
 

@@ -11,7 +11,7 @@ from typing import Any
 from gradaccord.compare.runs import Run
 from gradaccord.compare.specs import Spec
 from gradaccord.compare.statistics import Difference, Mean, corrected
-from gradaccord.train.results import main_scores
+from gradaccord.runs.results import main_scores
 
 AVERAGE = "average"
 COLLAPSE = 0.5  # of the baseline's average score: a run below it has not learned

@@ -10,9 +10,9 @@ from typing import Any
 
 from gradaccord.compare.runs import WANTED, Run, Standing, execute
 from gradaccord.compare.specs import Spec, read_value
+from gradaccord.runs.results import main_scores
 from gradaccord.train.config import Config
-from gradaccord.train.reading import check_config, read_config, set_value, write_config
-from gradaccord.train.results import main_scores
+from gradaccord.train.config_file import check_config, read_config, set_value, write_config
 
 STORAGE = "sweep.db"
 BEST = "best.yaml"

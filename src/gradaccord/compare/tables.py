@@ -11,7 +11,7 @@ from rich.table import Table
 
 from gradaccord.compare.statistics import PAIRS, Difference, Mean
 from gradaccord.compare.summary import AVERAGE, Row, Summary
-from gradaccord.train.run_folder import write_json
+from gradaccord.runs.files import write_json
 
 P_COLUMNS = ("p", "Holm p", "why no p")
 

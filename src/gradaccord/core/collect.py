@@ -8,12 +8,12 @@ from contextlib import ExitStack, contextmanager
 
 import torch
 
-from gradaccord.core.across import same_plan
 from gradaccord.core.bank import Bank, Gradient, accumulate, compact, take
 from gradaccord.core.displaced import buffers_of, preserved
 from gradaccord.core.engine import Engine
 from gradaccord.core.losses import OwnBatches, SharedBatch, SharedFn, read_loss, read_shared
 from gradaccord.core.parameters import Parameters
+from gradaccord.core.reduce import same_plan
 from gradaccord.core.replay import RandomState
 from gradaccord.core.sharding import Shards
 

@@ -6,11 +6,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gradaccord.data.cuts import cut as cut
     from gradaccord.data.dataset import Dataset as Dataset
-    from gradaccord.data.generic import read as read
+    from gradaccord.data.files.own_files import read as read
     from gradaccord.data.registry import find as find
     from gradaccord.data.registry import load as load
+    from gradaccord.data.splits import cut as cut
 
 _HOMES = {
     "load": "registry",

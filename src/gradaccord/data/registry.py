@@ -19,12 +19,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from gradaccord.data.cuts import cut as cut_splits
 from gradaccord.data.dataset import Dataset
-from gradaccord.data.readers import embedded, pictures
-from gradaccord.data.readers.files import files_under
-from gradaccord.data.readers.found import Found
-from gradaccord.data.readers.layouts import Iob, Set, Source, Wanted
+from gradaccord.data.files.found import Found
+from gradaccord.data.files.layouts import Iob, Set, Source, Wanted
+from gradaccord.data.files.text_files import files_under
+from gradaccord.data.images import published as pictures
+from gradaccord.data.splits import cut as cut_splits
+from gradaccord.data.text import embedded
 
 FOLDER = "GRADACCORD_DATA"
 HUB = "hub:"  # begins the name of a set of Hugging Face
@@ -34,7 +35,7 @@ _GROUPS = ("glue-", "superglue-", "robustqa-", "ner-", "summarization-")
 @lru_cache(maxsize=1)
 def sets() -> dict[str, Set]:
     """Every set of text files that can be read, by name."""
-    from gradaccord.data.readers import (
+    from gradaccord.data.text import (
         crosslingual,
         entities,
         glue,
@@ -69,7 +70,7 @@ def load(
     if iob not in ("repair", "strict"):
         raise ValueError(f"`iob` is {iob!r}: use 'repair' or 'strict'.")
     if name.startswith(HUB):
-        from gradaccord.data import hub
+        from gradaccord.data.files import hub
 
         dataset = hub.load(name.removeprefix(HUB), splits=splits, language=language or "", iob=iob)
         return dataset if cut is None else cut_splits(dataset, cut)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from gradaccord.data.samplers import RoundRobinTasks, TaskBatches, TaskPairs, TaskSampler
-from gradaccord.integrations.plan import Passes, Plan, TaskCollator, TaskData, TaskLoader
+from gradaccord.integrations.step_sampler import Passes, Plan, TaskCollator, TaskData, TaskLoader
 
 
 def make_plan(trainer: Any, tasks: Mapping[str, Any]) -> tuple[Plan, dict[str, Any]]:

@@ -18,14 +18,14 @@ from gradaccord.core.losses import Loss, LossFn
 from gradaccord.core.method import Method
 from gradaccord.core.report import StepReport
 from gradaccord.data.samplers import TaskSampler
-from gradaccord.integrations.choice import Choice
 from gradaccord.integrations.loading import make_loader, make_plan
-from gradaccord.integrations.plan import Part
+from gradaccord.integrations.method_choice import Choice
 from gradaccord.integrations.resuming import NETWORK, ResumingMixin
 from gradaccord.integrations.state import network_of
-from gradaccord.launched import fewer_than_asked
-from gradaccord.regularize.smart import SMART
-from gradaccord.trajectory.trajectory import Trajectory, at_outer_weights
+from gradaccord.integrations.step_sampler import Part
+from gradaccord.methods.regularize.smart import SMART
+from gradaccord.methods.trajectory.trajectory import Trajectory, at_outer_weights
+from gradaccord.runs.launcher import fewer_than_asked
 
 
 class AlignedMixin(ResumingMixin):

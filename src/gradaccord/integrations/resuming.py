@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from gradaccord.integrations import state
-from gradaccord.trajectory.trajectory import at_outer_weights
+from gradaccord.methods.trajectory.trajectory import at_outer_weights
 
 if TYPE_CHECKING:
     from transformers import Trainer as _Trainer

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from gradaccord.trajectory.trajectory import Trajectory
+from gradaccord.methods.trajectory.trajectory import Trajectory
 
 NAME = "gradaccord.pt"
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import torch
 
-from gradaccord.meta.task_batch import Task, TaskBatch
+from gradaccord.meta.episodes.task_batch import Task, TaskBatch
 
 NORMAL_95 = 1.96  # standard deviations, as in the papers
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from gradaccord.meta.task_batch import Task
-from gradaccord.probe.picture import new_figure
+from gradaccord.meta.episodes.task_batch import Task
+from gradaccord.probe.figure import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

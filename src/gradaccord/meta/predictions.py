@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from gradaccord.meta.network import Network, Params
+from gradaccord.meta.network.general import Network, Params
 
 
 class Predictor:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from gradaccord.data.class_splits import ClassSplits, load
+from gradaccord.cli.fewshot_screen import progress, results
+from gradaccord.data.images.class_splits import ClassSplits, load
 from gradaccord.meta.evaluation import evaluate, evaluate_ensemble, mean_and_interval
-from gradaccord.meta.screen import progress, results
+from gradaccord.meta.run import Run
+from gradaccord.meta.saved import Trained, draw_run, read_results, seed_folders
 from gradaccord.meta.settings import Settings
-from gradaccord.meta.trained import Trained, draw_run, read_results, seed_folders
-from gradaccord.meta.training import Run
 
 
 def load_data(settings: Settings, data_dir: Path | None) -> ClassSplits:

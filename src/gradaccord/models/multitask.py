@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from gradaccord.models.trunk import Batch, Trunk
+from gradaccord.models.trunks.trunk import Batch, Trunk
 
 
 class MultiTaskModel(nn.Module):

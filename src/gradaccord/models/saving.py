@@ -23,10 +23,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from gradaccord.models.loading import load_trunk
 from gradaccord.models.multitask import MultiTaskModel
 from gradaccord.models.tokens import Tokens
-from gradaccord.models.trunk import Trunk
+from gradaccord.models.trunks.loading import load_trunk
+from gradaccord.models.trunks.trunk import Trunk
 
 FORMAT = 1
 DESCRIPTION, HEADS = "gradaccord.json", "heads.safetensors"

@@ -8,7 +8,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from gradaccord.data.masking import Tokens as MaskTokens
+from gradaccord.data.text.masking import Tokens as MaskTokens
 
 Truncation = Literal["longest_first", "only_first", "only_second"]
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from gradaccord.combine.plain import Sum
 from gradaccord.core.bank import put
 from gradaccord.core.losses import LossFn
 from gradaccord.core.parameters import Parameters
 from gradaccord.core.report import StepReport
-from gradaccord.probe.evaluation import evaluating
-from gradaccord.probe.picture import new_figure
+from gradaccord.methods.combine.plain import Sum
+from gradaccord.probe.eval_mode import evaluating
+from gradaccord.probe.figure import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from gradaccord.data.masking import Mask, Tokens
-from gradaccord.probe.evaluation import evaluating
+from gradaccord.data.text.masking import Mask, Tokens
+from gradaccord.probe.eval_mode import evaluating
 
 __all__ = ["MaskedLM", "Tokens", "with_encoder"]
 

@@ -24,7 +24,7 @@ from typing import Any
 from gradaccord.report.figures import Figure
 from gradaccord.report.svg import number
 from gradaccord.report.tables import Cell, Table
-from gradaccord.train.run_folder import read_json
+from gradaccord.runs.files import read_json
 
 EXTRAS = "extras.json"
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from gradaccord.compare.statistics import Mean
 from gradaccord.report.charts import Series, bars, heat_map, histogram, line_chart, paths
-from gradaccord.report.reading import Material, RunRead
-from gradaccord.report.seen import seen_texts
+from gradaccord.report.read_runs import Material, RunRead
+from gradaccord.report.trained_languages import seen_texts
 
 BINS = 40  # stretches of training that a curve of steps is averaged over
 BUDGET = "batch gradients"

@@ -12,10 +12,10 @@ from gradaccord.compare.summary import AVERAGE
 from gradaccord.report import figures, tables
 from gradaccord.report.extras import read_extras
 from gradaccord.report.html import Section, fill
-from gradaccord.report.reading import Material, RunRead, read_material
-from gradaccord.report.sweep import is_sweep, render_sweep
+from gradaccord.report.read_runs import Material, RunRead, read_material
+from gradaccord.report.sweep_page import is_sweep, render_sweep
 from gradaccord.report.tables import Cell, Table
-from gradaccord.train.run_folder import ABOUT, read_json
+from gradaccord.runs.files import ABOUT, read_json
 
 
 def write_report(folder: Path, out: Path | None = None) -> Path:

@@ -10,9 +10,9 @@ from typing import Any
 
 from gradaccord.compare.statistics import PAIRS, Difference, Mean, corrected, short_p, told_p
 from gradaccord.compare.summary import AVERAGE, scores_by_seed
-from gradaccord.report.reading import Material, RunRead
-from gradaccord.report.seen import seen_texts
+from gradaccord.report.read_runs import Material, RunRead
 from gradaccord.report.svg import cut
+from gradaccord.report.trained_languages import seen_texts
 
 NONE = "–"
 LONG = 20  # rows that a reader scrolls over

@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING, Any
 # The public names and where they live, imported when first used.
 _HOMES = {
     "Task": "gradaccord.tasks.task",
-    "Classification": "gradaccord.tasks.classification",
-    "Regression": "gradaccord.tasks.regression",
-    "MultipleChoice": "gradaccord.tasks.multiple_choice",
-    "MultiAnswer": "gradaccord.tasks.multi_answer",
-    "EntityCloze": "gradaccord.tasks.cloze",
-    "WordInContext": "gradaccord.tasks.word_in_context",
-    "PronounResolution": "gradaccord.tasks.coreference",
-    "QuestionAnswering": "gradaccord.tasks.question_answering",
-    "Tagging": "gradaccord.tasks.tagging",
-    "Summarization": "gradaccord.tasks.summarization",
-    "ImageClassification": "gradaccord.tasks.image",
-    "MaskedLM": "gradaccord.tasks.masked_lm",
-    "KINDS": "gradaccord.tasks.kinds",
-    "build": "gradaccord.tasks.kinds",
-    "options": "gradaccord.tasks.kinds",
-    "task_for": "gradaccord.tasks.kinds",
-    "Evaluation": "gradaccord.tasks.evaluation",
-    "evaluate": "gradaccord.tasks.evaluation",
-    "predict": "gradaccord.tasks.evaluation",
+    "Classification": "gradaccord.tasks.kinds.classification",
+    "Regression": "gradaccord.tasks.kinds.regression",
+    "MultipleChoice": "gradaccord.tasks.kinds.multiple_choice",
+    "MultiAnswer": "gradaccord.tasks.kinds.multi_answer",
+    "EntityCloze": "gradaccord.tasks.kinds.cloze",
+    "WordInContext": "gradaccord.tasks.kinds.word_in_context",
+    "PronounResolution": "gradaccord.tasks.kinds.coreference",
+    "QuestionAnswering": "gradaccord.tasks.kinds.question_answering",
+    "Tagging": "gradaccord.tasks.kinds.tagging",
+    "Summarization": "gradaccord.tasks.kinds.summarization",
+    "ImageClassification": "gradaccord.tasks.kinds.image",
+    "MaskedLM": "gradaccord.tasks.kinds.masked_lm",
+    "KINDS": "gradaccord.tasks.registry",
+    "build": "gradaccord.tasks.registry",
+    "options": "gradaccord.tasks.registry",
+    "task_for": "gradaccord.tasks.registry",
+    "Evaluation": "gradaccord.tasks.evaluate",
+    "evaluate": "gradaccord.tasks.evaluate",
+    "predict": "gradaccord.tasks.evaluate",
     "evaluate_transfer": "gradaccord.tasks.transfer",
     "pseudo_tasks": "gradaccord.tasks.pseudo",
     "analyse": "gradaccord.tasks.errors",
@@ -35,29 +35,29 @@ _HOMES = {
 __all__ = list(_HOMES)
 
 if TYPE_CHECKING:
-    from gradaccord.tasks.classification import Classification as Classification
-    from gradaccord.tasks.cloze import EntityCloze as EntityCloze
-    from gradaccord.tasks.coreference import PronounResolution as PronounResolution
     from gradaccord.tasks.errors import analyse as analyse
-    from gradaccord.tasks.evaluation import Evaluation as Evaluation
-    from gradaccord.tasks.evaluation import evaluate as evaluate
-    from gradaccord.tasks.evaluation import predict as predict
-    from gradaccord.tasks.image import ImageClassification as ImageClassification
-    from gradaccord.tasks.kinds import KINDS as KINDS
-    from gradaccord.tasks.kinds import build as build
-    from gradaccord.tasks.kinds import options as options
-    from gradaccord.tasks.kinds import task_for as task_for
-    from gradaccord.tasks.masked_lm import MaskedLM as MaskedLM
-    from gradaccord.tasks.multi_answer import MultiAnswer as MultiAnswer
-    from gradaccord.tasks.multiple_choice import MultipleChoice as MultipleChoice
+    from gradaccord.tasks.evaluate import Evaluation as Evaluation
+    from gradaccord.tasks.evaluate import evaluate as evaluate
+    from gradaccord.tasks.evaluate import predict as predict
+    from gradaccord.tasks.kinds.classification import Classification as Classification
+    from gradaccord.tasks.kinds.cloze import EntityCloze as EntityCloze
+    from gradaccord.tasks.kinds.coreference import PronounResolution as PronounResolution
+    from gradaccord.tasks.kinds.image import ImageClassification as ImageClassification
+    from gradaccord.tasks.kinds.masked_lm import MaskedLM as MaskedLM
+    from gradaccord.tasks.kinds.multi_answer import MultiAnswer as MultiAnswer
+    from gradaccord.tasks.kinds.multiple_choice import MultipleChoice as MultipleChoice
+    from gradaccord.tasks.kinds.question_answering import QuestionAnswering as QuestionAnswering
+    from gradaccord.tasks.kinds.regression import Regression as Regression
+    from gradaccord.tasks.kinds.summarization import Summarization as Summarization
+    from gradaccord.tasks.kinds.tagging import Tagging as Tagging
+    from gradaccord.tasks.kinds.word_in_context import WordInContext as WordInContext
     from gradaccord.tasks.pseudo import pseudo_tasks as pseudo_tasks
-    from gradaccord.tasks.question_answering import QuestionAnswering as QuestionAnswering
-    from gradaccord.tasks.regression import Regression as Regression
-    from gradaccord.tasks.summarization import Summarization as Summarization
-    from gradaccord.tasks.tagging import Tagging as Tagging
+    from gradaccord.tasks.registry import KINDS as KINDS
+    from gradaccord.tasks.registry import build as build
+    from gradaccord.tasks.registry import options as options
+    from gradaccord.tasks.registry import task_for as task_for
     from gradaccord.tasks.task import Task as Task
     from gradaccord.tasks.transfer import evaluate_transfer as evaluate_transfer
-    from gradaccord.tasks.word_in_context import WordInContext as WordInContext
 
 
 def __getattr__(name: str) -> Any:

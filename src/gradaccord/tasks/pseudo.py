@@ -11,13 +11,13 @@ from typing import Any
 
 import torch
 
-from gradaccord.data.cache import cached
 from gradaccord.data.dataset import Dataset
 from gradaccord.data.encoded import Encoded
 from gradaccord.data.examples import Candidate, Cloze, Question, Text, WordPair
+from gradaccord.data.files.tensor_cache import cached
 from gradaccord.data.leakage import text_of
 from gradaccord.models.tokens import Tokens
-from gradaccord.models.trunk import States, Trunk
+from gradaccord.models.trunks.trunk import States, Trunk
 
 EVEN = 2.0  # clusters are even if the largest is no more than this many times the smallest
 _BLOCK = 4096  # examples tokenised at once

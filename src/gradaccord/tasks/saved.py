@@ -11,8 +11,8 @@ from torch import nn
 from gradaccord.models.multitask import MultiTaskModel
 from gradaccord.models.saving import TaskEntry, load_model, save_model
 from gradaccord.models.tokens import Tokens
-from gradaccord.models.trunk import Trunk
-from gradaccord.tasks.kinds import build, options
+from gradaccord.models.trunks.trunk import Trunk
+from gradaccord.tasks.registry import build, options
 from gradaccord.tasks.task import Task
 
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from gradaccord.data.encoded import Batch, Encoded
 from gradaccord.models.tokens import Tokens
-from gradaccord.models.trunk import Trunk
+from gradaccord.models.trunks.trunk import Trunk
 
 E = TypeVar("E")  # the kind's example, of `gradaccord.data.examples`
 

@@ -12,10 +12,10 @@ from torch import nn
 from gradaccord.data.dataset import Dataset
 from gradaccord.models.multitask import MultiTaskModel
 from gradaccord.models.tokens import Tokens
-from gradaccord.models.trunk import Batch, States, Trunk
-from gradaccord.tasks.evaluation import evaluate
-from gradaccord.tasks.kinds import build, options
-from gradaccord.tasks.prepared import encode
+from gradaccord.models.trunks.trunk import Batch, States, Trunk
+from gradaccord.tasks.evaluate import evaluate
+from gradaccord.tasks.prepare import encode
+from gradaccord.tasks.registry import build, options
 from gradaccord.tasks.task import Output, Task
 
 MEAN = "mean"  # of the sources' logits

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from gradaccord.train.methods import canonical_method
+from gradaccord.methods.registry import canonical_method
 
 Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -54,7 +54,7 @@ class _Spelled(_Named):
 class Model(_Named):
     """The trunk that all tasks share: `minilm`, `characters`, a folder, or a name that the hub knows.
 
-    Options are those of the trunk (`gradaccord.models.loading`), e.g. `pooling`.
+    Options are those of the trunk (`gradaccord.models.trunks.loading`), e.g. `pooling`.
     """
 
 

@@ -10,10 +10,10 @@ from torch import nn
 
 from gradaccord import data
 from gradaccord.data.leakage import text_of
-from gradaccord.models.character_trunk import CharacterTrunk
+from gradaccord.models.trunks.characters import CharacterTrunk
 from gradaccord.probe.masked_lm import MaskedLM, with_encoder
 from gradaccord.train.config import Config
-from gradaccord.train.problem import Problem
+from gradaccord.train.setup import Problem
 
 LINES = 200  # of each text; the same ones, under the same masks, at every measurement
 MAX_LENGTH = 128
@@ -77,7 +77,7 @@ def _head(config: Config, trunk: Any) -> Any:
             f"`probe.masked_lm` needs a masked-LM head, and the model {config.model.name!r} brings "
             "none: name the pretrained checkpoint in `probe.masked_lm_model`."
         )
-    from gradaccord.models.huggingface import pretrained
+    from gradaccord.models.trunks.huggingface import pretrained
 
     model, missing = pretrained("AutoModelForMaskedLM", source)
     if missing:

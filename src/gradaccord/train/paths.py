@@ -66,7 +66,7 @@ def _set(given: Any, folder: Path) -> Any:
 
 
 def _model(given: Any, folder: Path) -> Any:
-    from gradaccord.models.loading import built_in_options
+    from gradaccord.models.trunks.loading import built_in_options
 
     if isinstance(given, str) and built_in_options(given) is not None:
         return given

@@ -10,11 +10,11 @@ from typing import Any, Literal
 from torch import nn
 
 from gradaccord.data.samplers import TaskBatches
-from gradaccord.tasks.prepared import Prepared
+from gradaccord.methods.registry import Entry
+from gradaccord.tasks.prepare import Prepared
 from gradaccord.train.config import Config
-from gradaccord.train.feeding import Feeder, make_sampler
-from gradaccord.train.methods import Entry
-from gradaccord.train.optimizing import Schedule, make_optimizer
+from gradaccord.train.optimizers import Schedule, make_optimizer
+from gradaccord.train.step_batches import Feeder, make_sampler
 
 EPOCHS = 3.0  # where neither epochs nor steps nor gradients are configured
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from gradaccord.core.report import StepReport
-from gradaccord.train.feeding import Drawn
+from gradaccord.train.step_batches import Drawn
 
 
 @dataclass

@@ -15,16 +15,8 @@ from typing import Any
 
 import torch
 
-from gradaccord.launched import fewer_than_asked
-from gradaccord.train.checkpoints import CHECKPOINTS, Checkpoints
-from gradaccord.train.config import Config
-from gradaccord.train.fitting import Fit
-from gradaccord.train.holding import held
-from gradaccord.train.memory import peak_memory
-from gradaccord.train.problem import Problem, load_problem
-from gradaccord.train.progress import Progress
-from gradaccord.train.reading import read_config, write_config
-from gradaccord.train.run_folder import (
+from gradaccord.runs.checkpoints import CHECKPOINTS, Checkpoints
+from gradaccord.runs.files import (
     ABOUT,
     CONFIG,
     LOG,
@@ -36,6 +28,14 @@ from gradaccord.train.run_folder import (
     read_json,
     write_json,
 )
+from gradaccord.runs.launcher import fewer_than_asked
+from gradaccord.runs.lock import held
+from gradaccord.runs.memory import peak_memory
+from gradaccord.train.config import Config
+from gradaccord.train.config_file import read_config, write_config
+from gradaccord.train.loop import Fit
+from gradaccord.train.progress import Progress
+from gradaccord.train.setup import Problem, load_problem
 from gradaccord.train.tensorboard import Board
 from gradaccord.train.weights import unsharded
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradaccord.models.switches import compile_trunk
+from gradaccord.models.trunks.switches import compile_trunk
 from gradaccord.train.config import Config
-from gradaccord.train.problem import Problem
+from gradaccord.train.setup import Problem
 
 
 def switch_checkpointing(config: Config, problem: Problem) -> None:

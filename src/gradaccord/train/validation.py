@@ -9,14 +9,14 @@ from pathlib import Path
 
 import torch
 
-from gradaccord.commands import duration
+from gradaccord.cli.errors import duration
+from gradaccord.methods.registry import SINGLE_TASK
+from gradaccord.runs.files import Log
+from gradaccord.runs.memory import peak_memory
 from gradaccord.train.config import Config, Method
-from gradaccord.train.fitting import Fit
-from gradaccord.train.memory import peak_memory
-from gradaccord.train.methods import SINGLE_TASK
-from gradaccord.train.problem import load_problem
+from gradaccord.train.loop import Fit
 from gradaccord.train.run import describe, make_accelerator, seed_everything
-from gradaccord.train.run_folder import Log
+from gradaccord.train.setup import load_problem
 
 STEPS = 3  # timed; the first one is slower, and the fastest counts
 

@@ -1,0 +1,94 @@
+"""The command `demo`: three parts, one page, three sentences."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gradaccord.cli.errors import INTERRUPTED, user_mistakes
+from gradaccord.showcase.demo.settings import METHODS, Settings
+
+
+def demo(
+    seeds: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Runs of each method; errors are over these.")
+    ] = 3,
+    gradients: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Batch gradients of each run; default: the recipe's."),
+    ] = None,
+    methods: Annotated[
+        str,
+        typer.Option(metavar="A;B", help="As in `compare`; sum and every method's controls are added."),
+    ] = METHODS,
+    fast: Annotated[
+        bool, typer.Option("--fast", help="A tenth of everything: a look, not a result.")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder of runs and report; default: runs/demo."),
+    ] = None,
+) -> None:
+    """Show what gradient methods do on three problems that need no data.
+
+    Three optima on a plane; names in twelve languages and seven unseen ones,
+    with what the encoder forgets; characters learned from one picture each.
+    Nothing is downloaded, one report is written. About five minutes on two
+    cores; after Ctrl-C the same command goes on. For example:
+
+    [bold]gradaccord demo --seeds 5 --methods 'pcgrad;dotprod'[/bold]
+    """
+    from rich.console import Console
+
+    console = Console()
+
+    def say(text: str, style: str | None = None) -> None:
+        console.print(text, highlight=False, markup=False, soft_wrap=True, style=style)
+
+    began = time.monotonic()
+    with user_mistakes(ValueError, OSError, ModuleNotFoundError):
+        from gradaccord.data.text import cldr
+        from gradaccord.probe.figure import require_matplotlib
+
+        cldr.names("en")
+        require_matplotlib()
+        from gradaccord.cli.demo_screen import NOTES, methods_table, plan_of
+        from gradaccord.runs.files import ABOUT, about, write_json
+        from gradaccord.showcase.demo.findings import CAUTION, findings
+        from gradaccord.showcase.demo.glyphs import few_shot
+        from gradaccord.showcase.demo.names import compare_names, recipe, wanted
+        from gradaccord.showcase.demo.page import write_page
+        from gradaccord.showcase.demo.plane import landscape
+
+        folder = out if out is not None else Path("runs") / ("demo-fast" if fast else "demo")
+        settings = Settings(folder, seeds, gradients, methods, fast)
+        specs, (_, budget) = wanted(settings), recipe(settings)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(folder / ABOUT, about(["gradaccord", *sys.argv[1:]]))
+        try:
+            say("1 of 3: three optima on a plane. Who falls into one task's own?", "bold")
+            plane = landscape(settings, console)
+            say(plane["findings"][0] + (" That is after a tenth of the steps." if fast else ""))
+            say(f"2 of 3: names in twelve languages: {plan_of(len(specs), seeds, budget)}.", "bold")
+            names = compare_names(settings, console)
+            console.print(methods_table(names))
+            say(NOTES, "dim")
+            say("3 of 3: a minute of learning characters from one picture each.", "bold")
+            glyphs = few_shot(settings, console)
+            said = [*findings(plane, names, glyphs), *([CAUTION] if fast else [])]
+            page = write_page(folder, plane, names, glyphs, said)
+        except KeyboardInterrupt:
+            say("Interrupted; what is finished is kept. The same command goes on.")
+            raise typer.Exit(INTERRUPTED) from None
+    say(f"Took {time.monotonic() - began:.0f} s.")
+    for run in names.runs:
+        if run.failure is not None:
+            say(f"Missing: {run.spec}, seed {run.seed}, {run.failure}.")
+    say("What was found:", "bold")
+    for sentence in said:
+        say(sentence)
+    say(f"The report: {page}", "bold")

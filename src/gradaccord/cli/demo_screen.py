@@ -1,0 +1,61 @@
+"""The demo's own words on a terminal: what comes next, and the table of the methods."""
+
+from __future__ import annotations
+
+from rich import box
+from rich.table import Table
+
+from gradaccord.compare.statistics import Difference, Mean, short_p
+from gradaccord.compare.summary import AVERAGE
+from gradaccord.showcase.demo.names import Names
+
+HEADINGS = ("method", "seen", "vs sum", "unseen", "lost", "unseen", "loss", "cosine")
+LONGEST = 20  # word of a method's name
+NOTES = """\
+seen, unseen   accuracy, %, mean over the languages trained on and the others; test names
+vs sum         difference on seen languages, paired by seed; p of a t-test, as corrected by
+               Holm for all tests of the comparison
+lost           rise of the masked-character loss, nats; languages trained on, and the others
+loss           training loss at the end: who learns less also forgets less
+(c)            a control: the same steps as the method below it, without its idea"""
+
+
+def plan_of(specs: int, seeds: int, gradients: int) -> str:
+    """What the second part is about to do."""
+    return (
+        f"{specs} methods and controls x {seeds} seed{'' if seeds == 1 else 's'}, "
+        f"{gradients:,} batch gradients each, after one pretraining"
+    )
+
+
+def methods_table(names: Names) -> Table:
+    """All methods, controls marked; narrow enough for eighty columns."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for place, heading in enumerate(HEADINGS):
+        options = {"justify": "right", "no_wrap": True} if place else {"min_width": LONGEST}
+        table.add_column(heading, **options)
+    for place, row in enumerate(names.summary.rows):
+        spec = row.spec
+        table.add_row(
+            row.name.replace(":", ": ").replace(",", ", ") + (" (c)" if spec.is_control else ""),
+            _number(row.scores[AVERAGE], 1),
+            _difference(row.to_baseline) if place else "",
+            _number(Mean.of(list(names.zero_shot(spec).values())), 1),
+            _number(Mean.of(list(names.forgotten(spec, seen=True).values())), 2),
+            _number(Mean.of(list(names.forgotten(spec, seen=False).values())), 2),
+            _number(row.train_loss, 2),
+            _number(row.cosine, 3),
+        )
+    return table
+
+
+def _difference(difference: Difference) -> str:
+    """With the corrected p alone: the report has the other beside it."""
+    if not difference.mean.count:
+        return "–"
+    p = "no p" if difference.no_p else f"p {short_p(difference.holm)}"
+    return f"{difference.mean.value:+.2f} {p}"
+
+
+def _number(mean: Mean, digits: int) -> str:
+    return f"{mean.value:.{digits}f}" if mean.count else "–"

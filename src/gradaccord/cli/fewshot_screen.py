@@ -1,0 +1,117 @@
+"""What a few-shot run shows on a terminal: a bar with the time left, or lines where there is none."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+from gradaccord.cli.errors import duration
+from gradaccord.meta.evaluation import Evaluation
+from gradaccord.meta.run import Standing
+from gradaccord.meta.settings import Settings
+
+LINE_EVERY = 10.0  # seconds between two lines where there is no terminal
+DRAW_EVERY = 0.2
+
+
+def introduction(settings: Settings, data: object, seeds: int) -> str:
+    """What is about to happen, with all that decides how its numbers are to be read."""
+    s = settings
+    end = " or ".join(
+        part
+        for part in (
+            f"{s.iterations} iterations" if s.iterations else "",
+            f"{s.minutes:g} minutes of training" if s.minutes else "",
+        )
+        if part
+    )
+    steps = f"{s.inner_steps} inner steps"
+    if s.evaluation_steps not in (None, s.inner_steps):
+        steps += f" ({s.evaluation_steps} in evaluation)"
+    mode = "transductive" if s.transductive else "non-transductive (each query apart from the others)"
+    shots = f"{s.shots}-shot" + (f" ({s.train_shots} shots in training)" if s.train_shots else "")
+    return (
+        f"{data}\n"
+        f"{s.label}: {s.ways}-way {shots}, {s.tasks} tasks a batch, {steps} at rate {s.inner_lr:g} on "
+        f"the mean loss,\nouter {s.optimizer} at {s.outer_lr:g} ({s.schedule}); {end}, {seeds} seed"
+        f"{'' if seeds == 1 else 's'}. Evaluation: {mode}."
+    )
+
+
+def status(standing: Standing) -> str:
+    """Loss, accuracies and the learned weights of gradient sharing, in one line."""
+    parts = [] if standing.loss != standing.loss else [f"loss {standing.loss:.3f}"]
+    if standing.accuracy == standing.accuracy:
+        parts.append(f"train {standing.accuracy:.1f} %")
+    if standing.validation is not None:
+        value, interval = standing.validation
+        parts.append(f"validation {value:.1f} ± {interval:.1f} % (best {standing.best:.1f})")
+    for name, values in (("σ(m)", standing.sigma_m), ("σ(λ)", standing.sigma_lambda)):
+        if values:
+            parts.append(f"{name} {values[0]:.2f}…{values[-1]:.2f}")
+    return "  ".join(parts)
+
+
+@contextmanager
+def progress(console: Console, label: str) -> Iterator[Callable[[Standing], None]]:
+    """What to give to `Run.train`: draws a bar, or prints a line every ten seconds."""
+    if not console.is_terminal:
+        yield _lines(console, label)
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[left]}  {task.fields[status]}"),
+    )
+    with Progress(*columns, console=console, transient=True, auto_refresh=False) as bar:
+        task = bar.add_task(label, total=1.0, left="", status="")
+        last = 0.0
+
+        def show(standing: Standing) -> None:
+            nonlocal last
+            if time.monotonic() - last < DRAW_EVERY and standing.doing == "training":
+                return
+            last = time.monotonic()
+            left = duration(standing.seconds_left) + " left"
+            bar.update(
+                task,
+                completed=standing.share,
+                left=left if standing.doing == "training" else standing.doing,
+                status=status(standing),
+            )
+            bar.refresh()
+
+        yield show
+
+
+def _lines(console: Console, label: str) -> Callable[[Standing], None]:
+    last = time.monotonic()
+
+    def show(standing: Standing) -> None:
+        nonlocal last
+        if time.monotonic() - last >= LINE_EVERY:
+            last = time.monotonic()
+            left = duration(standing.seconds_left)
+            console.print(
+                f"{label}  {standing.share:.0%}  iteration {standing.iteration}  {left} left  "
+                f"{status(standing)}",
+                soft_wrap=True,
+                highlight=False,
+            )
+
+    return show
+
+
+def results(tested: dict[str, Evaluation], best_iteration: int) -> str:
+    """The test results of one run: the single model, and the ensemble apart from it."""
+    lines = [f"test  {tested['single']}, best checkpoint by validation: iteration {best_iteration}"]
+    if "ensemble" in tested:
+        lines.append(
+            f"test  {tested['ensemble']}: not a single model, {tested['ensemble'].models} x the cost"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,107 @@
+"""`gradaccord list`: the methods, kinds of tasks, data sets and recipes that there are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from gradaccord.recipes import recipe_texts
+
+
+def listing(what: str, data: Path | None = None) -> None:
+    """Print the methods, tasks, data or recipes, or the schema of configurations."""
+    tables = {"methods": methods, "tasks": tasks, "recipes": recipes}
+    if what not in (*tables, "data", "schema"):
+        raise ValueError(
+            f"`gradaccord list` was asked for {what!r}: use methods, tasks, data, recipes, schema."
+        )
+    if what == "schema":
+        from gradaccord.train.config import Config
+
+        print(json.dumps(Config.model_json_schema(), indent=2))
+        return
+    console = Console()
+    if what == "data":
+        from gradaccord.cli.list_data import list_data
+
+        list_data(data, console)
+        return
+    console.print(tables[what]())
+
+
+def methods() -> Table:
+    """Every method: what it does, its control, cost and options."""
+    from gradaccord.methods.registry import METHODS, SINGLE_TASK
+
+    table = _table("method", "what it does, and how")
+    for entry in METHODS.values():
+        control = _control(entry.name)
+        facts = [f"compare with {control}"] if control else ["a baseline"]
+        if entry.spent({}) != 1:
+            facts.append(f"{entry.spent({}):g} gradients a batch")
+        known = entry.known_options().items()
+        options = ", ".join(f"{option}={_typed(value)}" for option, value in known if _plain(value))
+        _row(table, entry.name, f"{entry.summary} ({'; '.join(facts)})", options)
+    _row(table, SINGLE_TASK, "one model per task")
+    _row(table, "+smart, +swep", "in `compare`: a regulariser added to a method, e.g. sum+smart")
+    _row(table, "+recadam", "in `compare`: the optimiser RecAdam, e.g. sum+recadam")
+    return table
+
+
+def tasks() -> Table:
+    """Every kind of task: what is learned, its metric and options."""
+    from dataclasses import MISSING, fields
+
+    from gradaccord.tasks.registry import KINDS
+
+    table = _table("kind", "what is learned, and its options")
+    for kind in KINDS:
+        cls = KINDS[kind]
+        shown = [
+            f.name if f.default is MISSING else f"{f.name}={f.default!r}"
+            for f in fields(cls)  # type: ignore[arg-type]
+        ]
+        doc = (cls.__doc__ or "").strip().splitlines()[0].rstrip(".")
+        _row(table, kind, f"{doc} ({cls.metric})", ", ".join(shown))
+    return table
+
+
+def recipes() -> Table:
+    """Every configuration that comes with the library."""
+    table = _table("recipe", "what it shows")
+    for name, text in recipe_texts().items():
+        table.add_row(name, text.splitlines()[0].lstrip("# "))
+    return table
+
+
+def _control(name: str) -> str:
+    from gradaccord.compare.specs import Spec
+
+    return str(Spec(name).control() or "")
+
+
+def _plain(value: object) -> bool:
+    return value is None or isinstance(value, bool | int | float | str)
+
+
+def _typed(value: object) -> str:
+    """As a user would type it: YAML has null and true for None and True."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _table(*headings: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in headings:
+        table.add_column(heading)
+    return table
+
+
+def _row(table: Table, name: str, text: str, options: str = "") -> None:
+    """A name, what it is, and its options in grey below."""
+    table.add_row(name, Text(text))
+    if options:
+        table.add_row("", Text(options, style="dim"))

@@ -1,0 +1,1 @@
+"""Files as people have them: tables, JSON lines, CoNLL, hub folders."""

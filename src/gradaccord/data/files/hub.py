@@ -1,0 +1,146 @@
+"""Sets of Hugging Face `datasets`, by name or from a folder on disk.
+
+    load("nyu-mll/glue:cola")                                   # or data.load("hub:nyu-mll/glue:cola")
+    load("my/folder", kind="classification", columns={"first": "review"})
+
+A folder may hold jsonl, csv or parquet files, or be what `save_to_disk` wrote; then nothing is fetched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gradaccord.data.dataset import Dataset
+from gradaccord.data.files.columns import Columns, Reader
+from gradaccord.data.files.layouts import ORDER, SPLITS, Iob, Wanted, with_own_ids
+from gradaccord.data.files.own_files import examples, options_of, with_labels
+from gradaccord.data.files.rows import Row
+from gradaccord.data.files.text_files import File
+
+# A kind by the columns that a set of it usually has; the first whose all are there.
+SIGNS: Sequence[tuple[str, Sequence[Sequence[str]]]] = (
+    ("question_answering", (("question",), ("context",))),
+    ("tagging", (("tokens", "words"), ("ner_tags", "tags"))),
+    ("multiple_choice", (("premise",), ("choice1", "choices"))),
+    ("summarization", (("document", "article", "text"), ("summary", "summaries", "highlights"))),
+)
+
+
+def load(
+    path: str | Path,
+    *,
+    kind: str | None = None,
+    columns: Columns | None = None,
+    labels: Sequence[str] | None = None,
+    splits: Iterable[str] | None = None,
+    language: str = "",
+    iob: Iob = "repair",
+    cache: str | Path | None = None,
+) -> Dataset:
+    """A data set that `datasets.load_dataset` or `load_from_disk` reads.
+
+    path: a name on the hub, a colon and the configuration behind it if there are several, or a folder.
+    kind: of task; else what the columns look like. columns, labels: as in `data.read`; the names of a
+    ClassLabel column need not be given. splits: of train, dev and test. cache: `datasets`' own folder.
+    """
+    parts = _open(str(path), cache)
+    found = {_split(name): part for name, part in parts.items() if _split(name)}
+    if not found:
+        raise ValueError(f"{path} has no train, dev or test split, but {', '.join(parts)}.")
+    chosen = [*found] if splits is None else [splits] if isinstance(splits, str) else [*splits]
+    for split in chosen:
+        if split not in found:
+            raise ValueError(f"`{path}` has no split {split!r}: it has {', '.join(found)}.")
+    features = found[chosen[0]].features
+    kind = kind or _kind(features, str(path))
+    reader = Reader(kind, columns or {}, tuple(labels or _labels(kind, columns or {}, features)))
+    file = File(Path(str(path)))
+    rows = {split: _rows(found[split]) for split in chosen}
+    reader = with_labels(reader, ((split, file, rows[split]) for split in chosen))
+    wanted = {split: Wanted(split, language, reader.labels, iob) for split in chosen}
+    made = {split: with_own_ids(examples(reader, rows[split], file, wanted[split])) for split in chosen}
+    notes = {what: times for each in wanted.values() for what, times in each.notes.items()}
+    ordered = {split: made[split] for split in ORDER if split in made}
+    return Dataset(str(path), kind, ordered, reader.labels, language, options_of(kind, made), notes)
+
+
+def _open(path: str, cache: str | Path | None) -> Mapping[str, Any]:
+    try:
+        import datasets
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            'Sets of Hugging Face need the package datasets: pip install "gradaccord[datasets]".',
+            name="datasets",
+        ) from error
+    folder, config = Path(path), None
+    if not folder.exists() and ":" in path:
+        path, _, config = path.rpartition(":")
+        folder = Path(path)
+    saved = any((folder / name).is_file() for name in ("dataset_dict.json", "state.json"))
+    try:
+        if saved:
+            opened = datasets.load_from_disk(path)
+        else:
+            opened = datasets.load_dataset(
+                path, config, cache_dir=None if cache is None else str(cache)
+            )
+    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
+        reason = str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
+        raise ValueError(f"`datasets` could not load {path!r}: {reason}.") from error
+    return opened if isinstance(opened, Mapping) else {"train": opened}
+
+
+def _split(name: str) -> str:
+    """train, dev or test; "" if it is none. MNLI's "validation_matched" is dev."""
+    first, _, rest = name.partition("_")
+    return SPLITS.get(first, "") if rest in ("", "matched") else ""
+
+
+def _kind(features: Mapping[str, Any], path: str) -> str:
+    for kind, signs in SIGNS:
+        if all(any(name in features for name in names) for names in signs):
+            return kind
+    label = features.get("label")
+    if label is not None:
+        return (
+            "regression" if str(getattr(label, "dtype", "")).startswith("float") else "classification"
+        )
+    if "text" in features:
+        return "masked_lm"
+    raise ValueError(
+        f"The columns of {path} ({', '.join(features)}) do not tell the kind of task: give `kind`."
+    )
+
+
+def _names(feature: Any) -> list[str] | None:
+    """The names of a ClassLabel, or of a list of them."""
+    inner = getattr(feature, "feature", feature)
+    names = getattr(inner, "names", None)
+    return list(names) if isinstance(names, list) else None
+
+
+def _labels(kind: str, columns: Columns, features: Mapping[str, Any]) -> Sequence[str]:
+    if kind == "classification":
+        return _names(features.get(str(columns.get("label", "label")))) or ()
+    if kind == "tagging":
+        for name in (columns.get("tags"), "tags", "ner_tags", "labels"):
+            tags = _names(features.get(str(name)))
+            if tags:
+                return tuple(dict.fromkeys(tag[2:] for tag in tags if tag != "O"))
+    return ()
+
+
+def _rows(part: Any) -> list[Row]:
+    """Rows with class numbers written as names, as files have them; -1, not labelled, stays."""
+    named = {c: names for c, feature in part.features.items() if (names := _names(feature))}
+    rows = part.to_list()
+    for row in rows:
+        for column, names in named.items():
+            cell = row[column]
+            if isinstance(cell, list):
+                row[column] = [names[number] for number in cell]
+            elif cell is not None and cell >= 0:
+                row[column] = names[cell]
+    return list(enumerate(rows, start=1))

@@ -1,0 +1,174 @@
+"""What the registry knows about a set: its kind, its classes, and the layouts its files may have."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal
+
+from gradaccord.data.files.text_files import File
+
+Iob = Literal["repair", "strict"]
+
+SPLITS: Mapping[str, str] = {
+    "train": "train", "training": "train",
+    "dev": "dev", "val": "dev", "valid": "dev", "validation": "dev", "testa": "dev",
+    "test": "test", "testb": "test",
+}  # fmt: skip
+ORDER = ("train", "dev", "test")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a reader is asked for, and where it counts what it mended or left out."""
+
+    split: str
+    language: str
+    labels: tuple[str, ...] = ()
+    iob: Iob = "repair"
+    notes: Counter[str] = field(default_factory=Counter)
+
+    def note(self, what: str, times: int = 1) -> None:
+        """Count something that happened to this split's examples."""
+        if times:
+            self.notes[f"{self.split}: {what}"] += times
+
+
+Read = Callable[[File, Wanted], list[Any]]
+Count = Callable[[File, Wanted], int]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One way in which files of a set are named, and how such a file is read.
+
+    pattern: of the path's end, case ignored; its groups `split` and `language` say what is inside.
+    split: where the pattern has no such group. names: of splits, beside `SPLITS`; codes: of languages,
+    as written -> as we call them. inside_splits, inside_languages: several of them in one file.
+    many: a split may be spread over several files. count: of the examples, cheaper than `read`.
+    """
+
+    pattern: str
+    read: Read
+    count: Count | None = None
+    split: str = ""
+    names: Mapping[str, str] = field(default_factory=dict)
+    codes: Mapping[str, str] = field(default_factory=dict)
+    inside_splits: tuple[str, ...] = ()
+    inside_languages: tuple[str, ...] = ()
+    many: bool = False
+
+    @cached_property
+    def _expression(self) -> re.Pattern[str]:
+        return re.compile(rf"(?:^|/)(?:{self.pattern})$", re.IGNORECASE)
+
+    def match(self, path: str) -> tuple[Sequence[str], Sequence[str]] | None:
+        """The languages and the splits that a file of this path holds; None: not of this layout."""
+        found = self._expression.search(path)
+        if found is None:
+            return None
+        groups = found.groupdict()
+        languages: Sequence[str] = self.inside_languages or ("",)
+        if groups.get("language"):
+            written = groups["language"]
+            languages = (self.codes.get(written.lower(), written),)
+        splits: Sequence[str] = self.inside_splits or (self.split,)
+        if groups.get("split"):
+            written = groups["split"].lower()
+            splits = (self.names.get(written) or SPLITS[written],)
+        return languages, splits
+
+
+def with_own_ids(examples: list[Any]) -> list[Any]:
+    """The examples of a split with no id twice: a second "12" becomes "12#2".
+
+    TyDiQA's train files number anew in each shard, DUC repeats documents; predictions go by id.
+    """
+    if len({example.id for example in examples}) == len(examples):
+        return examples
+    seen: Counter[str] = Counter()
+    named = []
+    for example in examples:
+        seen[example.id] += 1
+        times = seen[example.id]
+        named.append(example if times == 1 else replace(example, id=f"{example.id}#{times}"))
+    return named
+
+
+@dataclass(frozen=True)
+class Source:
+    """The files of one split of one set."""
+
+    layout: Layout
+    files: tuple[File, ...]
+
+    def read(self, wanted: Wanted) -> list[Any]:
+        """All examples."""
+        return with_own_ids([e for file in self.files for e in self.layout.read(file, wanted)])
+
+    def count(self, wanted: Wanted) -> int:
+        """How many examples `read` would give."""
+        if self.layout.count is None:
+            return len(self.read(wanted))
+        return sum(self.layout.count(file, wanted) for file in self.files)
+
+
+@dataclass(frozen=True)
+class Set:
+    """A data set by name.
+
+    languages: whether there is one such set for each of several ("xnli/sw"). language: else its own.
+    labels: classes or entity types; labels_in: of a language that has others.
+    options: of the task, which this set needs.
+    """
+
+    name: str
+    kind: str
+    layouts: tuple[Layout, ...]
+    labels: tuple[str, ...] = ()
+    language: str = "en"
+    languages: bool = False
+    labels_in: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    aliases: tuple[str, ...] = ()
+
+    def labels_of(self, language: str) -> tuple[str, ...]:
+        """The classes in a language."""
+        return self.labels_in.get(language, self.labels)
+
+    def sources(self, files: Mapping[str, File]) -> dict[str, dict[str, Source]]:
+        """Language -> split -> files; the first layout that has a split gives it."""
+        found: dict[str, dict[str, Source]] = {}
+        paths = sorted(files, key=lambda path: (path.count("/"), len(path), path))
+        for layout in self.layouts:
+            new: dict[tuple[str, str], list[File]] = {}
+            for path in paths:
+                match = layout.match(path)
+                if match is not None:
+                    for language in match[0]:
+                        for split in match[1]:
+                            new.setdefault((language or self.language, split), []).append(files[path])
+            for (language, split), theirs in new.items():
+                chosen = sorted(theirs, key=str) if layout.many else theirs[:1]
+                found.setdefault(language, {}).setdefault(split, Source(layout, tuple(chosen)))
+        return {
+            language: {split: found[language][split] for split in ORDER if split in found[language]}
+            for language in sorted(found)
+        }
+
+
+def count_lines(file: File, wanted: Wanted) -> int:
+    """Lines that are not blank."""
+    return _filled(file)
+
+
+def count_rows(file: File, wanted: Wanted) -> int:
+    """Lines that are not blank, without the header."""
+    return _filled(file) - 1
+
+
+def _filled(file: File) -> int:
+    return sum(1 for line in file.content().split(b"\n") if line.strip())

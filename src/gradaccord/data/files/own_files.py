@@ -1,0 +1,165 @@
+"""Your own files: csv, tsv, JSON lines, parquet or CoNLL with named columns, as a data set of any kind.
+
+read("classification", {"train": "a.csv"}, columns={"first": "review", "label": "stars"})
+read("tagging", {"train": "train.conll"}, labels=["PER", "LOC"])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from gradaccord.data.dataset import Dataset
+from gradaccord.data.files.columns import WITH_LABELS, Columns, Reader, cell_of
+from gradaccord.data.files.layouts import ORDER, SPLITS, Iob, Wanted, with_own_ids
+from gradaccord.data.files.rows import Row, format_of, rows_of
+from gradaccord.data.files.text_files import File, at
+from gradaccord.data.text import squad
+from gradaccord.data.text.conll import Conll, types_in
+
+Files = Mapping[str, str | Path | Sequence[str | Path]]
+
+
+def read(
+    kind: str,
+    files: Files,
+    columns: Columns | None = None,
+    labels: Sequence[str] | None = None,
+    *,
+    name: str = "files",
+    language: str = "",
+    format: str | None = None,
+    header: bool = True,
+    encoding: str = "utf-8",
+    iob: Iob = "strict",
+) -> Dataset:
+    """A data set out of files, plain or gzipped.
+
+    kind: of task. files: one or several for each split (train, dev, test). columns: field -> column,
+    for fields whose column has no usual name (`data/columns.py`); CoNLL: "words" and "tags" by number,
+    from 0. labels: classes in the order of their numbers, or entity types; without it all that occur,
+    sorted. format: instead of the files' endings. header: False if csv or tsv has none; its columns are
+    then "0", "1" and so on. iob: "repair" reads an I- tag that continues nothing as B-.
+    """
+    if not files:
+        raise ValueError("`files` is empty: give at least one, such as {'train': 'train.jsonl'}.")
+    if iob not in ("repair", "strict"):
+        raise ValueError(f"`iob` is {iob!r}: use 'repair' or 'strict'.")
+    by_split = _by_split(files)
+    reader = Reader(kind, columns or {}, tuple(labels or ()))
+    formats = {file: format_of(file, format) for several in by_split.values() for file in several}
+    notes: dict[str, int] = {}
+    splits: dict[str, list[Any]] = {}
+    wanted = {split: Wanted(split, language, reader.labels, iob) for split in by_split}
+    if kind == "tagging" and set(formats.values()) <= {"conll", "text"}:
+        comments = any(file.name.endswith(".iob2") for file in formats)
+        conll = _conll(reader.columns, encoding, comments)
+        types = reader.labels or tuple(sorted({t for file in formats for t in types_in(file, conll)}))
+        reader = replace(reader, labels=types)
+        for split, several in by_split.items():
+            wanted[split] = replace(wanted[split], labels=types)
+            splits[split] = [e for file in several for e in conll(file, wanted[split])]
+    elif kind == "question_answering" and set(formats.values()) == {"json"} and not columns:
+        for split, several in by_split.items():
+            splits[split] = [e for file in several for e in squad.read(file, wanted[split])]
+    else:
+        rows = {
+            file: list(rows_of(file, form, header=header, encoding=encoding))
+            for file, form in formats.items()
+        }
+        reader = with_labels(
+            reader,
+            ((split, file, rows[file]) for split, several in by_split.items() for file in several),
+        )
+        for split, several in by_split.items():
+            splits[split] = [
+                e for file in several for e in examples(reader, rows[file], file, wanted[split])
+            ]
+    splits = {split: with_own_ids(made) for split, made in splits.items()}
+    for each in wanted.values():
+        notes.update(each.notes)
+    return Dataset(name, kind, splits, reader.labels, language, options_of(kind, splits), notes)
+
+
+def examples(reader: Reader, rows: Sequence[Row], file: File, wanted: Wanted) -> list[Any]:
+    """The examples of one file's rows."""
+    if not rows:
+        raise ValueError(f"{file} holds no row.")
+    places = reader.places([*rows[0][1]], at(file, 1), wanted.split)
+    return [reader.example(row, places, file, line, wanted) for line, row in rows]
+
+
+def with_labels(reader: Reader, parts: Iterable[tuple[str, File, Sequence[Row]]]) -> Reader:
+    """The reader with the classes or entity types that occur, where none were given."""
+    if reader.labels or reader.kind not in WITH_LABELS:
+        return reader
+    field = "label" if reader.kind == "classification" else "tags"
+    found: set[str] = set()
+    for split, file, rows in parts:
+        columns = reader.places([*rows[0][1]], at(file, 1), split).get(field) if rows else None
+        if columns is None:
+            continue
+        cells = (cell_of(row, columns, at(file, line)) for line, row in rows)
+        if field == "label":
+            found |= {_written(cell) for cell in cells if cell not in (None, "", -1)}
+        else:
+            found |= {t.partition("-")[2] for tags in cells for t in _tags(tags) if t != "O"}
+    numbers = all(label.isdigit() for label in found)
+    return replace(reader, labels=tuple(sorted(found, key=int if numbers else None)))
+
+
+def options_of(kind: str, splits: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    """What a task of these examples needs: pairs are encoded as one sequence."""
+    if kind == "classification" and any(e.second is not None for part in splits.values() for e in part):
+        return {"pair": "cross"}
+    if kind == "regression" and all(e.second is None for part in splits.values() for e in part):
+        return {"pair": None}
+    return {}
+
+
+def _written(cell: Any) -> str:
+    if isinstance(cell, bool):
+        return str(cell).lower()
+    return str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell).strip()
+
+
+def _tags(cell: Any) -> list[str]:
+    return [str(t) for t in (cell.split() if isinstance(cell, str) else cell or ())]
+
+
+def _by_split(files: Files) -> dict[str, list[File]]:
+    found: dict[str, list[File]] = {}
+    for written, given in files.items():
+        split = SPLITS.get(written.lower())
+        if split is None:
+            raise ValueError(f"`files` names the split {written!r}: use train, dev or test.")
+        several = [given] if isinstance(given, str | Path) else list(given)
+        found.setdefault(split, []).extend(File(Path(path)) for path in several)
+    for opened in found.values():
+        for file in opened:
+            if not file.path.is_file():
+                raise FileNotFoundError(2, "No such file", str(file.path.absolute()))
+    return {split: found[split] for split in ORDER if split in found}
+
+
+def _conll(columns: Columns, encoding: str, comments: bool) -> Conll:
+    places = {}
+    for field, place in columns.items():
+        if field not in ("words", "tags"):
+            raise ValueError(
+                f"`columns` names {field!r}: a CoNLL file has columns of words and tags alone."
+            )
+        try:
+            places[field] = int(str(place))
+        except ValueError:
+            raise ValueError(
+                f"`columns` has {place!r} for {field!r}: columns of a CoNLL file are numbers, from 0."
+            ) from None
+    return Conll(
+        word=places.get("words", 0),
+        tag=places.get("tags", -1),
+        comments=comments,
+        encodings=(encoding,),
+    )

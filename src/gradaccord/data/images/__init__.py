@@ -1,0 +1,1 @@
+"""Published image sets and folders of classes."""

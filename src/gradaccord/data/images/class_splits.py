@@ -1,0 +1,203 @@
+"""Few-shot image sets by name or folder: classes to train with, to choose by, and to test on.
+
+birds = load("cub200", folder="data")               # data/cub200/cub200_84x84.zip
+own = load("photos.zip", size=84)                   # train/, val/, test/, or class folders alone
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+
+import torch
+
+from gradaccord.data.images.class_folders import ImageClasses, read_classes
+from gradaccord.data.images.idx import read_idx
+
+NAMES = ("glyphs", "omniglot", "cub200", "tiny_imagenet_fewshot", "fashion_mnist")
+PARTS = {"train": "train", "val": "validation", "valid": "validation", "validation": "validation",
+         "test": "test"}  # fmt: skip
+SHARES = (0.64, 0.16, 0.20)  # of classes without a split of their own: miniImageNet's proportions
+
+
+@dataclass(frozen=True)
+class ClassSplits:
+    """Three sets of classes, no class in two of them (unless `note` says otherwise)."""
+
+    name: str
+    train: ImageClasses
+    validation: ImageClasses
+    test: ImageClasses
+    note: str = ""
+
+    def __str__(self) -> str:
+        channels, height, width = self.train.images.shape[1:]
+        kind = "grey" if channels == 1 else "colour"
+        counts = " / ".join(str(len(part)) for part in (self.train, self.validation, self.test))
+        text = f"{self.name}: {counts} classes to train / validate / test, {height}x{width} {kind}"
+        return f"{text} ({self.note})" if self.note else text
+
+
+def load(
+    name: str | Path, folder: str | Path | None = None, *, size: int | None = None, grey: bool = False
+) -> ClassSplits:
+    """A set by its name, or any folder or zip file of images.
+
+    name: one of `NAMES`, or the path of a folder or zip file. folder: where the named sets are; else
+    $GRADACCORD_DATA. size: resize to this many pixels (Omniglot: 28 unless told). grey: one channel.
+    """
+    if str(name) == "glyphs":
+        from gradaccord.data.images import glyphs
+
+        return glyphs.load(size=size or 28)
+    if str(name) not in NAMES:
+        return from_folder(_found(Path(name), folder), size=size, grey=grey)
+    place = data_folder(str(name), folder)
+    if str(name) == "omniglot":
+        from gradaccord.data.images import omniglot
+
+        return omniglot.load(place, size=size or 28)
+    if str(name) == "cub200":
+        return cub200(place, size=size, grey=grey)
+    if str(name) == "fashion_mnist":
+        return fashion_mnist(place)
+    return from_folder(_only_zip(place), size=size, grey=grey, name=str(name))
+
+
+def data_folder(name: str, folder: str | Path | None = None) -> Path:
+    """The folder of a named set: `folder`/name, or `folder` itself if it is called so."""
+    root = folder or os.environ.get("GRADACCORD_DATA")
+    if root is None:
+        raise ValueError(
+            f"The set {name!r} is on your disk, but where? Give --data-dir (in Python: folder=...) or "
+            "set GRADACCORD_DATA to the folder that holds it; --data glyphs needs none."
+        )
+    for place in (Path(root) / name, Path(root)):
+        if place.is_dir() and place.resolve().name == name:
+            return place
+    raise FileNotFoundError(f"{Path(root) / name} does not exist: put the files of {name!r} there.")
+
+
+def _found(path: Path, folder: str | Path | None) -> Path:
+    """A folder or zip file as given, or below the folder of the named sets."""
+    root = folder or os.environ.get("GRADACCORD_DATA")
+    for place in (path, *([Path(root) / path] if root else [])):
+        if place.exists():
+            return place
+    raise FileNotFoundError(
+        f"{path} is no folder or zip file of images, and no set by name: those are {', '.join(NAMES)}."
+    )
+
+
+def cub200(folder: str | Path, *, size: int | None = None, grey: bool = False) -> ClassSplits:
+    """Birds of CUB-200-2011 at 84x84: 100 / 50 / 50 classes.
+
+    The images of a class may be spread over train/ and test/ (the set's own split, by image): they are
+    merged. By class number from 0: even ones train, of the odd ones every other validates or tests,
+    as in Chen et al. 2019 (A closer look at few-shot classification).
+    """
+    birds = read_classes(_only_zip(Path(folder)), class_of=class_number_and_name, size=size, grey=grey)
+    if len(birds) != 200:
+        raise ValueError(f"{folder} holds {len(birds)} classes of birds where CUB-200 has 200.")
+    return ClassSplits(
+        "cub200",
+        birds.part(range(0, 200, 2)),
+        birds.part(range(1, 200, 4)),
+        birds.part(range(3, 200, 4)),
+    )
+
+
+def fashion_mnist(folder: str | Path) -> ClassSplits:
+    """Fashion-MNIST with half of its ten classes to train on: a check of 5-way code, not a benchmark.
+
+    Even classes of the train file train, the same classes of the test file validate (other images, not
+    other classes), odd classes of the test file test.
+    """
+    folder = Path(folder)
+    train, test = (_idx_pair(folder, kind) for kind in ("train", "t10k"))
+    return ClassSplits(
+        "fashion_mnist",
+        train.part(range(0, 10, 2)),
+        test.part(range(0, 10, 2)),
+        test.part(range(1, 10, 2)),
+        note="validation on other images of the training classes",
+    )
+
+
+def from_folder(
+    path: Path,
+    *,
+    size: int | None = None,
+    grey: bool = False,
+    name: str | None = None,
+    seed: int = 0,
+) -> ClassSplits:
+    """A folder or zip of `train/`, `val/`, `test/` with class folders, or of class folders alone.
+
+    Classes without such a split, or that occur in two parts of it, are divided 64 / 16 / 20 % at random
+    (seed).
+    """
+    name = name or path.stem
+    classes = read_classes(path, class_of=part_and_class, size=size, grey=grey)
+    parts, own = zip(*(json.loads(text) for text in classes.names), strict=True)
+    if set(parts) == {"train", "validation", "test"} and len(set(own)) == len(own):
+        classes = replace(classes, names=own)
+        places = {part: [i for i, p in enumerate(parts) if p == part] for part in set(parts)}
+        train, validation, test = (classes.part(places[p]) for p in ("train", "validation", "test"))
+        return ClassSplits(name, train, validation, test)
+    return divide(name, _merged(classes, own), seed=seed)
+
+
+def divide(name: str, classes: ImageClasses, *, seed: int = 0) -> ClassSplits:
+    """Divide classes at random into 64 % to train, 16 % to validate and 20 % to test."""
+    total = len(classes)
+    order = torch.randperm(total, generator=torch.Generator().manual_seed(seed), device="cpu").tolist()
+    first = round(SHARES[0] * total)
+    second = first + round(SHARES[1] * total)
+    parts = (sorted(order[:first]), sorted(order[first:second]), sorted(order[second:]))
+    train, validation, test = (classes.part(part) for part in parts)
+    return ClassSplits(name, train, validation, test)
+
+
+def part_and_class(path: PurePosixPath) -> str | None:
+    """Part of the split (or "") and class of `.../train/.../<class>/<image>`."""
+    folders = path.parts[:-1]
+    if not folders:
+        return None
+    part = next((PARTS[folder] for folder in folders[:-1] if folder in PARTS), "")
+    return json.dumps([part, folders[-1]])
+
+
+def class_number_and_name(path: PurePosixPath) -> str | None:
+    """The class of `.../<number>.<name>/<image>`; `.../<name>/<image>` likewise."""
+    return path.parent.name or None
+
+
+def _merged(classes: ImageClasses, own: tuple[str, ...]) -> ImageClasses:
+    """Classes of one name become one."""
+    names = sorted(set(own))
+    labels = torch.tensor([names.index(name) for name in own], device="cpu")[classes.labels]
+    order = labels.argsort(stable=True)
+    return ImageClasses(classes.images[order], labels[order], tuple(names))
+
+
+def _only_zip(folder: Path) -> Path:
+    """The zip file in a folder, or the folder if its classes are unpacked in it."""
+    archives = sorted(folder.glob("*.zip"))
+    return archives[0] if len(archives) == 1 else folder
+
+
+def _idx_pair(folder: Path, kind: str) -> ImageClasses:
+    found = []
+    for content in ("images", "labels"):
+        paths = sorted(folder.glob(f"{kind}*-{content}-idx*"))
+        if not paths:
+            raise FileNotFoundError(
+                f"{folder} has no {kind}-{content}-idx file: put Fashion-MNIST there."
+            )
+        found.append(read_idx(paths[0]))
+    images, labels = found[0].unsqueeze(1), found[1].long()
+    order = labels.argsort(stable=True)
+    return ImageClasses(images[order], labels[order], tuple(str(c) for c in range(10)))

@@ -1,0 +1,126 @@
+"""Splits cut out of another one, the same in every run: where a set has no train or no dev split.
+
+    load("hiner/hi", cut=0.2)              # 20 % of its dev split stay dev, the rest is train
+    cut(dataset, {"train": 0.7, "dev": 0.1, "test": 0.2})
+
+Examples that share a text stay together: questions about a context, hypotheses of a premise, answers
+about a passage. So no context is in two of the new splits. The choice depends on the number of the
+first such example in the file alone, so that translations of one set (XNLI, XQuAD, XCOPA, NTREX) are
+cut at the same lines, and what is tested was not trained on in another language.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Hashable, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any
+
+from gradaccord.data.dataset import Dataset
+from gradaccord.data.examples import (
+    Candidate,
+    Choices,
+    Cloze,
+    Coreference,
+    Document,
+    Line,
+    Question,
+    Tagged,
+    Text,
+    WordPair,
+)
+from gradaccord.data.images.labelled import Images, Picture
+
+ORDER = ("train", "dev", "test")
+
+
+def cut(dataset: Dataset, shares: float | Mapping[str, float], *, seed: int = 0) -> Dataset:
+    """The data set with one split cut into parts: the train split, else the dev, else the test split.
+
+    shares: of each new split, about (groups stay whole), summing to at most 1; a number is the share
+    that is held out as dev, and the rest is train. A new split takes the place of one of its name if
+    that is the one being cut, or if none of its examples is labelled. seed: draws another cut.
+    """
+    wanted = {"train": 1 - shares, "dev": shares} if isinstance(shares, float | int) else dict(shares)
+    source = next((name for name in ORDER if name in dataset.splits), None)
+    if source is None:
+        raise ValueError(f"`{dataset.name}` has no split to cut.")
+    _check(wanted, dataset, source)
+    examples = dataset.splits[source]
+    rows: dict[str, list[int]] = {name: [] for name in wanted}
+    firsts: dict[Hashable, int] = {}
+    for row, example in enumerate(examples):
+        first = firsts.setdefault(shared_text(example), row)
+        draw, end = _uniform(f"{seed}/{first}"), 0.0
+        for name, share in wanted.items():
+            end += share
+            if draw < end:
+                rows[name].append(row)
+                break
+    for name, chosen in rows.items():
+        if not chosen:
+            raise ValueError(
+                f"`cut` leaves no example for {name!r} out of {len(examples)} of `{dataset.name}`: "
+                "give it a larger share."
+            )
+    parts = {name: _part(examples, chosen) for name, chosen in rows.items()}
+    kept = {name: split for name, split in dataset.splits.items() if name != source}
+    splits: dict[str, Sequence[Any]] = {**kept, **parts}
+    return dataclasses.replace(dataset, splits={name: splits[name] for name in ORDER if name in splits})
+
+
+def _part(examples: Sequence[Any], rows: list[int]) -> Sequence[Any]:
+    if isinstance(examples, Images):
+        return examples.part(rows)
+    return [examples[row] for row in rows]
+
+
+def shared_text(example: Any) -> Hashable:
+    """What examples have in common that must not be in two splits."""
+    if isinstance(example, Question):
+        return example.context
+    if isinstance(example, Candidate | Cloze):
+        return example.passage
+    if isinstance(example, Text | WordPair):
+        return example.first
+    if isinstance(example, Choices):
+        return example.premise
+    if isinstance(example, Coreference | Document):
+        return example.text
+    if isinstance(example, Tagged):
+        return example.words
+    if isinstance(example, Line):
+        return example.id or example.text
+    if isinstance(example, Picture):  # the same picture twice stays together
+        return example.image.numpy().tobytes()
+    raise ValueError(f"`cut` does not know examples of the type {type(example).__name__}.")
+
+
+def is_labelled(example: Any) -> bool:
+    """Whether the answer to an example is known."""
+    for name in ("label", "answers", "tags", "summaries"):
+        if hasattr(example, name):
+            return getattr(example, name) not in (None, ())
+    return True
+
+
+def _check(shares: Mapping[str, float], dataset: Dataset, source: str) -> None:
+    for name, share in shares.items():
+        if name not in ORDER:
+            raise ValueError(f"`cut` names the split {name!r}: use train, dev or test.")
+        if not 0 < share <= 1:
+            raise ValueError(f"`cut` is {share:g} for {name!r}: a share is above 0 and at most 1.")
+        if name != source and any(map(is_labelled, dataset.splits.get(name, ()))):
+            raise ValueError(
+                f"`cut` would put part of {source!r} into {name!r}, which `{dataset.name}` has "
+                "already: leave it out of `cut`."
+            )
+    if sum(shares.values()) > 1 + 1e-9:
+        raise ValueError(
+            f"`cut` has shares that sum to {sum(shares.values()):g}: they sum to at most 1."
+        )
+
+
+def _uniform(text: str) -> float:
+    # Python's own hash() differs from process to process.
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big") / 2**64

@@ -1,6 +1,0 @@
-"""The 2-D problem with three optima of Lee et al. 2022: which methods are trapped, which escape?
-
-from gradaccord.landscape.runs import run
-
-result = run(seeds=16)
-"""

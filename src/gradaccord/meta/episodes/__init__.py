@@ -1,0 +1,1 @@
+"""Few-shot tasks: where they come from, and the batches of them."""

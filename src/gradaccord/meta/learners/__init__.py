@@ -1,0 +1,1 @@
+"""One file a few-shot learner, over two inner loops."""

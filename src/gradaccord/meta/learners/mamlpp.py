@@ -1,0 +1,165 @@
+"""MAML++: MAML with learned rates, per-step batch norm, multi-step loss and order annealing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+
+from gradaccord.core.parameters import unwrapped
+from gradaccord.meta.learners.learner import one_of, whole_number
+from gradaccord.meta.learners.maml import MAML
+from gradaccord.meta.learners.per_tensor import PerTensor
+from gradaccord.meta.network.general import Params, batch_statistics
+from gradaccord.meta.network.step_norms import StepNorms, affine_names
+
+LEAST_SHARE = 0.03  # of 1/K: the least weight of an earlier step while several count
+
+
+class MAMLPlusPlus(MAML):
+    """MAML++ (Antoniou et al. 2018, "How to train your MAML").
+
+        theta_k = theta_{k-1} - alpha_k * grad L_support(theta_{k-1})    alpha: one per tensor and step
+        g = d mean_t sum_k w_k L_query(theta_k) / d (phi, alpha, norms)
+
+    The weights w start at 1/K each and move to the last step alone over `multi_step_epochs`. Batch
+    norms have a scale and a shift of their own at each step, learned outside the inner loop (which
+    leaves the model's own without a gradient); the query after step k uses those of step k. Steps
+    beyond K use the last rates and norms. Cost as `MAML`, and K - 1 more query passes a task at first.
+
+    inner_lr: where all rates start (the authors: 0.1 for Omniglot, 0.01 for miniImageNet).
+    epoch_length: meta-iterations of an epoch, in which the schedules count.
+    multi_step_epochs: from this epoch on only the last step's query loss counts; 0: from the start.
+    second_order_from: first order before this epoch; 0 as in the authors' settings.
+    per_step_norm: off: one scale and shift for all steps, adapted like other weights.
+    statistics: "batch": norms use each batch's own, as the authors' code (which tracks running ones and
+        does not use them). "running": running ones are tracked by step, and a query at test is
+        normalised by them, and by neither the support set nor other queries; needs norms with
+        track_running_stats=True, and runs on the general network.
+    Others as in `MAML`. The authors clamp outer gradients to 10 on ImageNet sets:
+    `torch.nn.utils.clip_grad_value_(learner.parameters(), 10)`.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        inner_lr: float = 0.1,
+        epoch_length: int = 500,
+        multi_step_epochs: int = 15,
+        second_order_from: int = 0,
+        per_step_norm: bool = True,
+        statistics: str = "batch",
+        adapted: Callable[[str], bool] | None = None,
+        **options: Any,
+    ) -> None:
+        one_of("statistics", statistics, ("batch", "running"))
+        running = statistics == "running"
+        if running and not per_step_norm:
+            raise ValueError("`statistics` is 'running', by step: it needs per_step_norm=True.")
+        known = isinstance(model, nn.Module) and per_step_norm
+        outside = set(affine_names(unwrapped(model))) if known else set()
+        super().__init__(
+            model,
+            inner_lr=inner_lr,
+            adapted=lambda name: name not in outside and (adapted is None or adapted(name)),
+            **(options | {"fast": options.get("fast", True) and not running}),
+        )
+        self.epoch_length = whole_number("epoch_length", epoch_length)
+        self.multi_step_epochs = whole_number("multi_step_epochs", multi_step_epochs, least=0)
+        self.second_order_from = whole_number("second_order_from", second_order_from, least=0)
+        self.norms = StepNorms(self.model, self.inner_steps, running) if per_step_norm else None
+        params = self._params()
+        self.rates = PerTensor()
+        for name in self.adapted:
+            rates = params[name].detach().new_full((self.inner_steps,), self.inner_lr)
+            self.rates.add(name, nn.Parameter(rates))
+        self._tracking = False  # inside a meta-iteration that moves running statistics
+
+    @property
+    def epoch(self) -> int:
+        """How many epochs of meta-updates are over."""
+        return int(self.iteration) // self.epoch_length
+
+    def _rates(self, step: int) -> list[torch.Tensor]:
+        step = min(step, self.inner_steps - 1)
+        return [self.rates[name][step] for name in self.adapted]
+
+    def _step(
+        self, weights: Sequence[torch.Tensor], directions: Sequence[torch.Tensor], step: int
+    ) -> list[torch.Tensor]:
+        return [
+            torch.addcmul(w, rate, d, value=-1)
+            for w, rate, d in zip(weights, self._rates(step), directions, strict=True)
+        ]
+
+    def _step_(self, weights: list[torch.Tensor], directions: list[torch.Tensor], step: int) -> None:
+        for weight, rate, direction in zip(weights, self._rates(step), directions, strict=True):
+            weight.addcmul_(rate, direction, value=-1)
+
+    def _at_step(self, params: dict[str, torch.Tensor], step: int) -> dict[str, torch.Tensor]:
+        return params if self.norms is None else params | self.norms.at_step(step, self._tracking)
+
+    def _query_weights(self) -> list[float]:
+        return multi_step_weights(self.inner_steps, self.epoch, self.multi_step_epochs)
+
+    def _second_order(self) -> bool:
+        return not self.first_order and self.epoch >= self.second_order_from
+
+    def _in_place(self) -> bool:
+        return False
+
+    # Running statistics by step.
+
+    def _outputs(self, params: Params, inputs: torch.Tensor) -> torch.Tensor:
+        if not self._tracking or self.norms is None:
+            return super()._outputs(params, inputs)
+        moved = self.norms.apart(params)
+        outputs = super()._outputs({**params, **moved}, inputs)
+        for name in self.norms.tracked:
+            params[name].copy_(moved[name])
+        return outputs
+
+    @contextmanager
+    def _training(self) -> Iterator[None]:
+        if self.norms is None or not self.norms.tracks:
+            with super()._training():
+                yield
+            return
+        with batch_statistics(self.model), self.norms.mode(self.model, training=True):
+            self._tracking = True
+            try:
+                yield
+            finally:
+                self._tracking = False
+
+    @contextmanager
+    def _predicting(self, transductive: bool) -> Iterator[None]:
+        if transductive or self.norms is None or not self.norms.tracks:
+            yield
+            return
+        with self.norms.mode(self.model, training=False):
+            yield
+
+    def _begin(self) -> None:
+        super()._begin()
+        if self.norms is not None:
+            self.norms.begin()
+
+    def _commit(self, finite: bool) -> None:
+        super()._commit(finite)
+        if self.norms is not None and self.norms.tracks and finite:
+            self.norms.commit(self.group)
+
+
+def multi_step_weights(steps: int, epoch: int, epochs: int) -> list[float]:
+    """The weight of the query loss after each step: equal at first, in the end all on the last."""
+    if epoch >= epochs:
+        return [0.0] * (steps - 1) + [1.0]
+    least = LEAST_SHARE / steps
+    earlier = max(1 / steps - epoch / (steps * epochs), least)
+    final = min(1 / steps + epoch * (steps - 1) / (steps * epochs), 1 - (steps - 1) * least)
+    return [earlier] * (steps - 1) + [final]

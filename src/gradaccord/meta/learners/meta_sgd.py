@@ -1,0 +1,48 @@
+"""Meta-SGD: MAML that also learns the inner rate of every single weight."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from gradaccord.meta.learners.maml import MAML
+from gradaccord.meta.learners.per_tensor import PerTensor
+
+
+class MetaSGD(MAML):
+    """Meta-SGD (Li et al. 2017): a learned rate for each weight, so that direction is learned too.
+
+        theta_k = theta_{k-1} - alpha * grad L_support(theta_{k-1})        (alpha: a tensor like theta)
+        g = d mean_t L_query(theta_K) / d (phi, alpha)
+
+    Rates may become negative. Cost as `MAML`, with twice the parameters to learn; first order keeps the
+    K inner gradients, from which the rates' gradient is made. `learner.rates` holds alpha.
+
+    inner_lr: where all rates start. Others as in `MAML`.
+    """
+
+    def __init__(self, model: nn.Module, *, inner_lr: float = 0.1, **options: Any) -> None:
+        super().__init__(model, inner_lr=inner_lr, **options)
+        params = self._params()
+        self.rates = PerTensor()
+        for name in self.adapted:
+            rate = torch.full_like(params[name], self.inner_lr, requires_grad=False)
+            self.rates.add(name, nn.Parameter(rate))
+
+    def _step(
+        self, weights: Sequence[torch.Tensor], directions: Sequence[torch.Tensor], step: int
+    ) -> list[torch.Tensor]:
+        return [
+            torch.addcmul(w, self.rates[name], d, value=-1)
+            for name, w, d in zip(self.adapted, weights, directions, strict=True)
+        ]
+
+    def _step_(self, weights: list[torch.Tensor], directions: list[torch.Tensor], step: int) -> None:
+        rates = [self.rates[name] for name in self.adapted]
+        torch._foreach_addcmul_(weights, rates, directions, value=-1)
+
+    def _in_place(self) -> bool:
+        return False

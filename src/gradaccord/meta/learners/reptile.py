@@ -1,0 +1,221 @@
+"""Reptile for few-shot tasks: move towards where each task's own training leads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from gradaccord.meta.episodes.minibatches import minibatches
+from gradaccord.meta.episodes.task_batch import Task
+from gradaccord.meta.learners.learner import (
+    MetaLearner,
+    Outcome,
+    accuracy_of,
+    one_of,
+    rate_of,
+    unknown,
+    whole_number,
+)
+from gradaccord.meta.learners.per_tensor import PerTensor
+from gradaccord.meta.network.general import Params
+
+EPSILON = 1e-8
+EVALUATION_SEED = 0
+
+
+class Moments:
+    """Adam with beta1 = 0 (or plain SGD), in place, as `torch.optim.Adam` computes it."""
+
+    def __init__(self, kind: str, lr: float, beta2: float, squares: list[torch.Tensor], count: int):
+        self.kind, self.lr, self.beta2 = kind, lr, beta2
+        self.squares = squares
+        self.count = count
+
+    def step_(self, weights: list[torch.Tensor], gradient: list[torch.Tensor]) -> None:
+        """One step of the weights."""
+        if self.kind == "sgd":
+            torch._foreach_add_(weights, gradient, alpha=-self.lr)
+            return
+        self.count += 1
+        gradient, self.squares = _alike(gradient, weights), _alike(self.squares, weights)
+        # With beta1 = 0 the first moment is the gradient, so that one tensor may stand for both.
+        torch._fused_adam_(
+            weights,
+            gradient,
+            gradient,
+            self.squares,
+            [],
+            [torch.tensor(float(self.count), device=weights[0].device)] * len(weights),
+            lr=self.lr,
+            beta1=0.0,
+            beta2=self.beta2,
+            weight_decay=0.0,
+            eps=EPSILON,
+            amsgrad=False,
+            maximize=False,
+        )
+
+
+def _alike(tensors: list[torch.Tensor], like: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The tensors in the memory layout of others, which the fused step expects without a check."""
+    return [
+        t if t.stride() == other.stride() else torch.empty_like(other).copy_(t)
+        for t, other in zip(tensors, like, strict=True)
+    ]
+
+
+class Reptile(MetaLearner):
+    """Reptile (Nichol et al. 2018) on few-shot tasks.
+
+        theta_t = phi;  K times, each on a mini-batch of the support set: theta_t <- InnerOpt(theta_t)
+        g = mean over tasks of (phi - theta_t)
+
+    With `torch.optim.SGD(learner.parameters(), lr=eta)` outside this is phi + eta mean(theta_t - phi);
+    the paper anneals eta from 1 to 0. Trains on the support set alone, which should hold more shots
+    than the tasks to be solved (10 or 15); queries are only measured. Cost: T K batch gradients, one
+    copy of the weights, no graph. Differs from `gradaccord.Reptile`, which follows one task
+    through an optimiser's steps.
+
+    inner_optimizer: "adam" (beta1 = 0, as in the original code) or "sgd".
+    inner_batch: examples of a mini-batch in training; None: the whole support set.
+    evaluation_batch: the same in evaluation, on the smaller support sets there.
+    optimizer_state: "keep" carries Adam's second moments from task to task, as the original code
+        does (evaluation starts from a copy); "reset" starts each task with fresh ones.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        inner_lr: float = 1e-3,
+        inner_steps: int = 5,
+        inner_optimizer: str = "adam",
+        beta2: float = 0.999,
+        inner_batch: int | None = 10,
+        evaluation_batch: int | None = None,
+        optimizer_state: str = "keep",
+        seed: int = 0,
+        **options: Any,
+    ) -> None:
+        super().__init__(model, inner_steps=inner_steps, **options)
+        one_of("inner_optimizer", inner_optimizer, ("adam", "sgd"))
+        one_of("optimizer_state", optimizer_state, ("keep", "reset"))
+        if not 0 < beta2 < 1:
+            raise ValueError(f"`beta2` is {beta2}: use a number between 0 and 1, such as 0.999.")
+        for field, size in (("inner_batch", inner_batch), ("evaluation_batch", evaluation_batch)):
+            if size is not None:
+                whole_number(field, size)
+        keeps = optimizer_state == "keep" and inner_optimizer == "adam"
+        if keeps and self.group is not None:
+            raise ValueError(
+                "`optimizer_state` is 'keep', which carries moments from one task to the next, and "
+                f"{self.group.size()} processes run tasks at the same time: use 'reset'."
+            )
+        self.inner_lr = rate_of("inner_lr", inner_lr)
+        self.inner_optimizer = inner_optimizer
+        self.beta2 = float(beta2)
+        self.inner_batch = inner_batch
+        self.evaluation_batch = evaluation_batch
+        self.keeps = keeps
+        self.seed = seed
+        self.inner_count: torch.Tensor  # Adam's steps so far, if they are kept
+        self.register_buffer("inner_count", torch.zeros((), dtype=torch.int64, device="cpu"))
+        if keeps:
+            params = self._params()
+            self.squares = PerTensor()
+            for name in self.adapted:
+                self.squares.add(name, torch.zeros_like(params[name], requires_grad=False))
+        self._pending: Moments | None = None
+
+    def task_gradient(self, tasks: Sequence[Task], place: int = 0) -> Outcome:
+        """See `MetaLearner`."""
+        return self._towards(tasks[0], place)
+
+    def _twice(self) -> bool:
+        return False
+
+    def _separable(self) -> bool:
+        return not self.keeps
+
+    def _towards(self, task: Task, place: int, counts: Any = None) -> Outcome:
+        """Train on the task from phi; the way back is the gradient."""
+        moments = self._moments() if self._pending is None else self._pending
+        generator = self._generator(place)
+        fast = self._copies()
+        params = self._with(fast)
+        spent = self._train_(fast, params, task, moments, generator, counts)
+        if self.keeps:
+            self._pending = moments
+        moved = {self._places[name]: own for name, own in zip(self.adapted, fast, strict=True)}
+        found = [
+            parameter.detach() - moved[place].detach() if place in moved else None
+            for place, parameter in enumerate(self._trainable())
+        ]
+        return Outcome(found, *self._measure(params, task), tasks=1, spent=spent)
+
+    def _train_(
+        self,
+        fast: list[torch.Tensor],
+        params: Params,
+        task: Task,
+        moments: Moments,
+        generator: torch.Generator,
+        counts: Any = None,
+    ) -> int:
+        """Train the fast weights in place on the task; the batch gradients spent."""
+        drawn = minibatches(len(task.support), self.inner_batch, self.inner_steps, generator)
+        for places in drawn:
+            inputs, labels = task.support[places], task.support_labels[places]
+            gradient = self._gradient(params, fast, inputs, labels)
+            with torch.no_grad():
+                moments.step_(fast, gradient)
+        return self.inner_steps
+
+    def _trajectory(self, support: torch.Tensor, labels: torch.Tensor, steps: int) -> Iterator[Params]:
+        fast = self._copies()
+        params = self._with(fast)
+        yield params
+        moments = self._moments()
+        generator = torch.Generator("cpu").manual_seed(EVALUATION_SEED)
+        for places in minibatches(len(support), self.evaluation_batch, steps, generator):
+            gradient = self._gradient(params, fast, support[places], labels[places])
+            with torch.no_grad():
+                moments.step_(fast, gradient)
+            yield params
+
+    def _measure(self, params: Params, task: Task) -> tuple[torch.Tensor, torch.Tensor]:
+        """Loss and accuracy of the queries, if there are any."""
+        if len(task.query) == 0:
+            return unknown(), unknown()
+        with torch.no_grad():
+            outputs = self._outputs(params, task.query)
+            loss = self._loss(outputs, task.query_labels)
+        return loss, accuracy_of(outputs, task.query_labels)
+
+    def _generator(self, place: int) -> torch.Generator:
+        """Of this task's mini-batches: the same wherever the task is run."""
+        number = (self.seed * 2**32 + int(self.iteration)) * 2**16 + place
+        return torch.Generator("cpu").manual_seed(number % 2**63)
+
+    def _moments(self) -> Moments:
+        """Those to start from: a copy of the kept ones, or fresh ones."""
+        adam = self.inner_optimizer == "adam"
+        if self.keeps:
+            squares = [kept.clone() for kept in self.squares.buffers()]
+        else:
+            params = self._params()
+            squares = [torch.zeros_like(params[name]) for name in self.adapted] if adam else []
+        return Moments(self.inner_optimizer, self.inner_lr, self.beta2, squares, int(self.inner_count))
+
+    def _begin(self) -> None:
+        self._pending = None
+
+    def _commit(self, finite: bool) -> None:
+        if self.keeps and finite and self._pending is not None:
+            for buffer, square in zip(self.squares.buffers(), self._pending.squares, strict=True):
+                buffer.copy_(square)
+            self.inner_count.fill_(self._pending.count)
+        self._pending = None

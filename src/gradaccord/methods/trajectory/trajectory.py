@@ -1,0 +1,366 @@
+"""What all trajectory methods share: phi kept while theta walks, its checkpoint, its end."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import torch
+
+from gradaccord.core.autocast import weights_moved
+from gradaccord.core.losses import Losses
+from gradaccord.core.method import Method
+from gradaccord.core.parameters import Model, Parameters, matching
+from gradaccord.core.report import StepReport
+from gradaccord.core.sharding import like, local
+from gradaccord.methods.combine.combination import Combination
+from gradaccord.methods.combine.plain import Sum
+
+
+class Trajectory:
+    """Base class: every inner step is an ordinary one; after `inner_steps` of them, one outer update.
+
+    phi are the outer weights, theta those that the optimiser moves. A trajectory starts with the
+    first `backward` after an outer update, from the weights as they are then; between trajectories
+    the model's weights are phi. Running statistics (BatchNorm) stay as the inner steps left them.
+    A frozen parameter (requires_grad=False) is neither moved nor reset, also if it was frozen in the
+    middle of a trajectory: it stays as it then was. Unfrozen, it takes part from the next step on.
+
+    model: the module as it is called in the losses (wrapped in DDP, compiled, ...), or an iterable
+        of (name, parameter) pairs.
+    optimizer: the inner optimiser, needed for optimizer_state="reset".
+    inner_steps: K, the optimiser steps of one trajectory.
+    outer_lr: eta in (0, 1], the share of the way that phi goes. It may be set anew between steps.
+    optimizer_state: "reset" gives the parameters that an outer update moved a fresh optimiser state
+        (moments; the learning rate and its schedule go on), "keep" leaves it.
+    heads: names or prefixes of parameters that stay as trained: neither moved by the outer update
+        nor reset. By default there are none: every trainable parameter takes part.
+    gradient: the method that fills `.grad` at every step, e.g. PCGrad(model). By default the plain
+        gradient, and `options` (engine, reduction, ...) are its; it is not measured,
+        gradient=Sum(model) is.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        optimizer: Any,
+        inner_steps: int,
+        outer_lr: float,
+        optimizer_state: str,
+        *,
+        heads: Iterable[str] | None = None,
+        gradient: Method | None = None,
+        **options: Any,
+    ) -> None:
+        _refuse_unknown(options, type(self))
+        if not isinstance(model, torch.nn.Module):
+            model = list(model)
+        if gradient is not None and options:
+            raise TypeError(
+                f"`gradient` was given together with {', '.join(sorted(options))}: these belong to the "
+                "gradient's own method, pass them there."
+            )
+        self.inner_steps = whole_number("inner_steps", inner_steps)
+        self.outer_lr = outer_lr
+        self.optimizer_state = optimizer_state
+        parameters = Parameters.of(model)
+        kept = matching("heads", heads or (), parameters.names)
+        self.parameters = {
+            name: tensor
+            for name, tensor in zip(parameters.names, parameters.tensors, strict=True)
+            if name not in kept
+        }
+        if not self.parameters:
+            raise ValueError(
+                f"`heads` names all {len(kept)} parameters: leave some to take part in the trajectory."
+            )
+        self.optimizer = _checked_optimizer(optimizer, optimizer_state, self.parameters)
+        self.gradient = Sum(model, measure=False, **options) if gradient is None else gradient
+        self.step = 0  # inner steps taken in this trajectory; at 0 the weights are phi
+        self._phi: dict[str, torch.Tensor] = {}
+        self._has_gradient = False
+        self._at_phi = False
+        self._warned: set[str] = set()
+
+    @property
+    def outer_lr(self) -> float:
+        """Eta, the share of the way that phi goes at an outer update."""
+        return self._outer_lr
+
+    @outer_lr.setter
+    def outer_lr(self, value: float) -> None:
+        if not (isinstance(value, int | float) and 0 < value <= 1):
+            raise ValueError(
+                f"`outer_lr` is {value!r}: it must be in (0, 1], where 1 goes the whole way."
+            )
+        self._outer_lr = float(value)
+
+    def backward(self, losses: Losses) -> StepReport:
+        """An ordinary gradient into `.grad`. See `gradaccord.core.method.Method`."""
+        self._refuse_at_phi("backward")
+        if self._has_gradient:
+            self._warn_once(
+                "backward() was called again before after_step(): call after_step() after every "
+                "optimizer.step(), or the trajectory never ends; to accumulate gradients, give a "
+                "task a list of micro-batches."
+            )
+        self._warn_of_half_precision()
+        report = self._inner(losses)
+        self._has_gradient = True
+        return report
+
+    def after_step(self) -> None:
+        """Count the optimiser step; the last one of a trajectory brings the outer update."""
+        self._refuse_at_phi("after_step")
+        if not self._has_gradient:
+            raise RuntimeError(
+                "after_step() was called without backward() before it: a trajectory starts in the "
+                "method's own backward(); to use other gradients, pass their method as `gradient`."
+            )
+        self._has_gradient = False
+        self.gradient.after_step()
+        self.step += 1
+        if self.step == self.inner_steps:
+            self._end()
+
+    def finish(self) -> None:
+        """End the trajectory now, with the steps it has; nothing to do between trajectories.
+
+        For the end of training, where `inner_steps` does not divide the number of steps.
+        """
+        self._refuse_at_phi("finish")
+        self._has_gradient = False
+        if self.step > 0:
+            self._end()
+
+    @contextmanager
+    def at_phi(self) -> Iterator[None]:
+        """Run a block (evaluation, saving the model) at phi; afterwards the weights are theta again.
+
+        Bit for bit, also when the block raises. Phi and theta change places, one tensor at a time,
+        so no second copy is made. Training inside the block is refused.
+        """
+        self._refuse_at_phi("at_phi")
+        names = self._moving()[0] if self.step > 0 else []
+        self._at_phi = True
+        try:
+            self._swap(names)
+            yield
+        finally:
+            self._swap(names)  # the same ones, whatever the block has frozen
+            self._at_phi = False
+
+    def state_dict(self) -> dict[str, Any]:
+        """The steps taken, phi by parameter name (only inside a trajectory), the gradient's state."""
+        self._refuse_at_phi("state_dict")
+        return {
+            "method": type(self).__name__,
+            "inner_steps": self.inner_steps,
+            "step": self.step,
+            "phi": self._saved(self._phi) if self.step > 0 else {},
+            "gradient": self.gradient.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from a saved state; a fresh instance will do. Weights are the model's to load."""
+        self._refuse_at_phi("load_state_dict")
+        if state.get("method") != type(self).__name__:
+            raise ValueError(
+                f"The state was saved by {state.get('method')!r}, and this is {type(self).__name__!r}."
+            )
+        if state["inner_steps"] != self.inner_steps:
+            raise ValueError(
+                f"The state was saved with inner_steps={state['inner_steps']}, and this method has "
+                f"inner_steps={self.inner_steps}: use the same, or start a new trajectory."
+            )
+        phi = self._loaded("phi", state["phi"])
+        self.gradient.load_state_dict(state["gradient"])
+        self._phi = phi
+        self.step = int(state["step"])
+        self._has_gradient = False
+
+    def _inner(self, losses: Losses) -> StepReport:
+        """One gradient of the trajectory, which the first of them begins."""
+        self._begin()
+        return self.gradient.backward(losses)
+
+    def _begin(self) -> None:
+        """Hold the weights as phi at the start of a trajectory; a parameter unfrozen later, then."""
+        inside = set(self._moving()[0]) if self.step > 0 else set()
+        held = dict(self._phi) if self.step > 0 else self._phi
+        phi = {}
+        for name, parameter in self.parameters.items():
+            memory = held.pop(name, None)
+            if memory is not None and name in inside:
+                phi[name] = memory
+            elif parameter.requires_grad:
+                phi[name] = copied(parameter, memory)
+        self._phi = phi
+
+    @torch.no_grad()
+    def _end(self) -> None:
+        """End the trajectory: leave phi in the weights and set `step` to 0."""
+        names, theta, phi = self._moving()
+        if names:  # else the heads alone are trained for now
+            self._update(names, theta, phi)
+            weights_moved()
+        self.step = 0
+
+    def _update(self, names: list[str], theta: list[torch.Tensor], phi: list[torch.Tensor]) -> None:
+        """The outer update of these parameters, in place."""
+        raise NotImplementedError
+
+    def _reset(self, names: list[str]) -> None:
+        """Take the optimiser's state off the parameters that an outer update moved, if so asked."""
+        if self.optimizer_state == "keep":
+            return
+        moved = [self.parameters[name] for name in names]
+        if hasattr(self.optimizer, "reset_moments"):  # RecAdam's state is more than its moments
+            self.optimizer.reset_moments(moved)
+            return
+        for parameter in moved:
+            self.optimizer.state.pop(parameter, None)
+
+    def _moving(self) -> tuple[list[str], list[torch.Tensor], list[torch.Tensor]]:
+        """The parameters of this trajectory but for those frozen since: names, theta and phi.
+
+        Theta are the model's own weights (this process's part), to be changed in place.
+        """
+        names = [name for name in self._phi if self.parameters[name].requires_grad]
+        theta = [local(self.parameters[name].detach()) for name in names]
+        phi = [self._phi[name] for name in names]
+        for name, now, then in zip(names, theta, phi, strict=True):
+            if (now.dtype, now.device) != (then.dtype, then.device):
+                raise RuntimeError(
+                    f"Parameter {name!r} was {then.dtype} on {then.device} when the trajectory began "
+                    f"and is {now.dtype} on {now.device} now: convert or move the model between "
+                    "trajectories, e.g. after finish()."
+                )
+        return names, theta, phi
+
+    @torch.no_grad()
+    def _swap(self, names: list[str]) -> None:
+        for name in names:
+            theta, phi = local(self.parameters[name].detach()), self._phi[name]
+            held = theta.clone()
+            theta.copy_(phi)
+            phi.copy_(held)
+        weights_moved()
+
+    def _saved(self, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return {name: like(self.parameters[name], t.clone()) for name, t in tensors.items()}
+
+    def _loaded(self, field: str, saved: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        tensors = {}
+        for name, tensor in saved.items():
+            parameter = self.parameters.get(name)
+            if parameter is None or parameter.shape != tensor.shape:
+                here = "not in this model" if parameter is None else f"{tuple(parameter.shape)} here"
+                raise ValueError(
+                    f"The state's `{field}` holds {name!r} of shape {tuple(tensor.shape)}, which is "
+                    f"{here}: load it with the model and the `heads` that it was saved with."
+                )
+            tensors[name] = torch.empty_like(local(parameter.detach())).copy_(local(tensor))
+        return tensors
+
+    def _refuse_at_phi(self, call: str) -> None:
+        if self._at_phi:
+            raise RuntimeError(
+                f"{call}() was called inside at_phi(), where the weights are not those of the "
+                "trajectory: leave the block first."
+            )
+
+    def _warn_of_half_precision(self) -> None:
+        if self.step > 0 or self.outer_lr == 1:
+            return
+        trained = {p.dtype for p in self.parameters.values() if p.requires_grad}
+        for dtype in trained & {torch.float16, torch.bfloat16}:
+            self._warn_once(
+                f"The weights are {dtype}, in which a share of a small displacement "
+                "rounds away: keep the weights in float32 and use autocast.",
+                stacklevel=4,
+            )
+
+    def _warn_once(self, message: str, stacklevel: int = 3) -> None:
+        if message not in self._warned:
+            self._warned.add(message)
+            warnings.warn(message, stacklevel=stacklevel)
+
+
+def at_outer_weights(method: Any) -> AbstractContextManager[None]:
+    """A block at phi inside a trajectory, and of all other methods at the weights as they are.
+
+    Where a model is judged and saved. A block within such a block is the same one.
+    """
+    if isinstance(method, Trajectory) and not method._at_phi:
+        return method.at_phi()
+    return nullcontext()
+
+
+def copied(parameter: torch.Tensor, memory: torch.Tensor | None) -> torch.Tensor:
+    """The weights as they are now (this process's part), in `memory` if they fit there."""
+    part = local(parameter.detach())
+    if memory is None or (memory.shape, memory.dtype, memory.device) != (
+        part.shape,
+        part.dtype,
+        part.device,
+    ):
+        return part.clone()
+    return memory.copy_(part)
+
+
+def whole_number(field: str, value: int) -> int:
+    """The value of an option that must be an integer >= 1."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"`{field}` is {value!r}: it must be a whole number >= 1.")
+    return value
+
+
+def _refuse_unknown(options: dict[str, Any], kind: type[Trajectory]) -> None:
+    """Name an option that neither the method nor its plain gradient has."""
+    gradient = _keywords(Combination)
+    unknown = sorted(set(options) - gradient)
+    if unknown:
+        known = sorted(_keywords(kind) | _keywords(Trajectory) | gradient)
+        raise TypeError(
+            f"{kind.__name__} has no option {unknown[0]!r}: its options are {', '.join(known)}."
+        )
+
+
+def _keywords(kind: type) -> set[str]:
+    parameters = inspect.signature(kind).parameters.values()
+    return {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
+
+
+def _checked_optimizer(optimizer: Any, state: str, parameters: dict[str, torch.Tensor]) -> Any:
+    """The optimiser inside Accelerate's or Fabric's wrapper, if its state can be taken off."""
+    if state not in ("reset", "keep"):
+        raise ValueError(f"`optimizer_state` is {state!r}: use 'reset' or 'keep'.")
+    while hasattr(optimizer, "optimizer"):
+        optimizer = optimizer.optimizer
+    if optimizer is not None and not hasattr(optimizer, "param_groups"):
+        raise TypeError(
+            f"`optimizer` is of type {type(optimizer).__name__}: pass a torch.optim.Optimizer."
+        )
+    if state == "keep":
+        return optimizer
+    if optimizer is None:
+        raise ValueError(
+            "`optimizer_state` is 'reset' and no `optimizer` was given: pass the optimizer whose "
+            "moments are to start afresh, or optimizer_state='keep'."
+        )
+    if isinstance(optimizer, torch.optim.Adagrad):
+        raise ValueError(
+            "`optimizer_state` is 'reset', but Adagrad makes its state only when it is built: use "
+            "optimizer_state='keep' or another optimizer."
+        )
+    held = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    if not any(id(p) in held for p in parameters.values()):
+        raise ValueError(
+            "`optimizer` holds none of the model's parameters, so that its state cannot be reset: "
+            "build it from this model, or use optimizer_state='keep'."
+        )
+    return optimizer

@@ -1,0 +1,1 @@
+"""What reads the trunk: one head per task."""

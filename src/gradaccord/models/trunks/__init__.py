@@ -1,0 +1,1 @@
+"""What all tasks share: encoders, and how they are loaded."""

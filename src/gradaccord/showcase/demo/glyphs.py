@@ -1,0 +1,80 @@
+"""The third part of the demo: a minute of learning to learn characters from one picture of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from gradaccord.runs.files import read_json
+from gradaccord.runs.interrupts import Interrupts
+from gradaccord.showcase.demo.settings import Settings
+
+FOLDER = "glyphs/maml"  # deeper than the runs of the comparison, which the report gathers
+ITERATIONS = 360
+FILTERS = 32  # of Conv-4; half of the usual, for speed
+
+
+@dataclass(frozen=True)
+class Glyphs:
+    """Accuracies in percent, on tasks of five characters never seen before."""
+
+    before: float  # without a single inner step
+    after: float  # after the inner steps of training, on all test tasks
+    interval: float  # half of its 95 % interval
+    steps: int
+    untrained: float  # after as many steps from fresh weights, on the validation tasks
+    validated: float  # of the weights that were kept, on the same tasks
+    tasks: int
+    iterations: int
+
+
+def few_shot(settings: Settings, console: Console) -> Glyphs:
+    """Train MAML on `glyphs` and test it; goes on where an earlier call was stopped."""
+    from gradaccord.cli.fewshot_screen import progress
+    from gradaccord.data.images.class_splits import load
+    from gradaccord.meta.run import Run
+    from gradaccord.meta.saved import draw_run
+    from gradaccord.meta.settings import settings_for
+
+    iterations = settings.shortened(ITERATIONS)
+    chosen = settings_for(
+        "maml",
+        filters=FILTERS,
+        iterations=iterations,
+        validate_every=max(iterations // 3, 1),
+        validation_tasks=settings.shortened(40),
+        test_tasks=settings.shortened(80),
+        curve_tasks=settings.shortened(40),
+        keep=1,
+    )
+    folder = settings.out / FOLDER
+    place = folder / "seed-0"
+    if not (folder / "adaptation.png").exists() or not (place / "results.json").exists():
+        data = load("glyphs")
+        with Interrupts() as interrupts, progress(console, "MAML on glyphs") as show:
+            run = Run(chosen, data, place)
+            if not run.train(show, lambda: interrupts.noted):
+                raise KeyboardInterrupt
+            run.test(show)
+        draw_run(folder, data)
+    return _read(place, chosen.inner_steps)
+
+
+def _read(place: Path, steps: int) -> Glyphs:
+    from gradaccord.meta.run import validation_curve
+
+    found: dict[str, Any] = read_json(place / "results.json")
+    curve = validation_curve(place)
+    return Glyphs(
+        before=found["curve"]["by_step"][0],
+        after=found["single"]["value"],
+        interval=found["single"]["interval"],
+        steps=steps,
+        untrained=curve[0][1],
+        validated=next(value for i, value, _ in curve if i == found["best_iteration"]),
+        tasks=found["single"]["tasks"],
+        iterations=found["iterations"],
+    )

@@ -1,0 +1,286 @@
+"""Run every method from every start, and sum up where it ends.
+
+result = run(seeds=16)
+result.of("PCGrad")[0].trapped          # {"x2": 1.0}: share of the seeds that end in each optimum
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from pathlib import Path
+
+import torch
+
+import gradaccord
+from gradaccord.showcase.landscape import batched, library
+from gradaccord.showcase.landscape.problem import OPTIMA, STARTS, TASKS, losses, mean_cosine
+
+LR = 0.01  # where no other is said; the sweep shows that it matters
+REPTILE_LR = 0.5  # inner rate
+RECADAM_LR = 0.1
+RATES = (0.01, 0.05, 0.1, 0.3, 0.5, 1.0)
+SEQUENTIAL = "Sequential Reptile"
+CONTROLS = {SEQUENTIAL: "Sequential, η = 1", "DotProd": "Paired sum"}
+METHODS = (
+    "MTL", "GradNorm", "PCGrad", "GradVac", "RecAdam", "Reptile", SEQUENTIAL, CONTROLS[SEQUENTIAL],
+    "DotProd", "DotProd, no cap", CONTROLS["DotProd"],
+)  # fmt: skip
+SWEPT = ("MTL", "PCGrad", "GradVac", "Reptile", SEQUENTIAL, CONTROLS[SEQUENTIAL])
+LAST = 5  # a fifth of the iterates, the last, is where a run ends
+NEAR = 1.0  # a run is trapped in an optimum if the mean of these is nearer to it
+
+Progress = Callable[[str, int, int, float], None]  # method, updates done, of how many, seconds left
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How often and how long: `steps` for a method that updates in every step, `outer_steps` else."""
+
+    seeds: int = 32
+    steps: int = 600
+    outer_steps: int = 200
+    inner_steps: int = 100
+    outer_lr: float = 0.1
+    rates: tuple[float, ...] = RATES
+
+    def __post_init__(self) -> None:
+        for name in ("seeds", "steps", "outer_steps", "inner_steps"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"`{name}` is {getattr(self, name)}: it must be at least 1.")
+        if not 0 < self.outer_lr <= 1:
+            raise ValueError(f"`outer_lr` is {self.outer_lr}: it must be in (0, 1].")
+        for rate in self.rates:
+            if not 0 < rate < math.inf:
+                raise ValueError(f"`rates` holds {rate}: a rate must be positive.")
+
+    @property
+    def pair_steps(self) -> int:
+        """Steps of two tasks that cost as many gradients as `steps` of three."""
+        return self.steps * 3 // 2
+
+
+@dataclass(frozen=True)
+class Row:
+    """Where one method ends from one start: means over seeds of means over the last iterates."""
+
+    method: str
+    rate: float  # learning rate; of a Reptile, the inner one
+    start: tuple[float, float]
+    seeds: int  # 1 if the method draws nothing at random
+    end: tuple[float, float]
+    loss: float  # sum of the three losses
+    loss_error: float | None  # standard error over seeds
+    cosine: float  # mean over pairs of tasks
+    cosine_error: float | None
+    end_cosine: float  # the same at each run's mean iterate: the place, without the jitter about it
+    trapped: dict[str, float]  # share of runs in each optimum, where there are any
+
+    @property
+    def trapped_share(self) -> float:
+        """Share of runs trapped in any optimum."""
+        return sum(self.trapped.values())
+
+
+@dataclass
+class Result:
+    """All rows, and the paths behind them."""
+
+    settings: Settings
+    rows: list[Row] = field(default_factory=list)  # by method and start
+    sweep: list[Row] = field(default_factory=list)  # some of the methods at every rate
+    paths: dict[str, torch.Tensor] = field(default_factory=dict)  # [1 + updates, starts, seeds, 2]
+    seconds: float = 0.0
+
+    def of(self, method: str, rate: float | None = None) -> list[Row]:
+        """The rows of one method, one for each start; at one of the sweep's rates, if given."""
+        if rate is None:
+            return [row for row in self.rows if row.method == method]
+        return [row for row in self.sweep if (row.method, row.rate) == (method, rate)]
+
+    def save(self, folder: Path) -> Path:
+        """Write settings, rows and findings to `results.json` in a folder."""
+        path = folder / "results.json"
+        everything = {
+            "settings": asdict(self.settings),
+            "rows": [asdict(row) for row in self.rows],
+            "sweep": [asdict(row) for row in self.sweep],
+            "findings": findings(self),
+            "seconds": self.seconds,
+            "versions": {"gradaccord": gradaccord.__version__, "torch": torch.__version__},
+        }
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(everything, indent=1) + "\n", encoding="utf-8")
+        return path
+
+
+def run(
+    seeds: int = Settings.seeds,
+    *,
+    steps: int = Settings.steps,
+    outer_steps: int = Settings.outer_steps,
+    inner_steps: int = Settings.inner_steps,
+    outer_lr: float = Settings.outer_lr,
+    rates: Sequence[float] = RATES,
+    progress: Progress = lambda method, done, total, left: None,
+) -> Result:
+    """Run all methods, on one thread; about ten seconds. The global random state is left alone."""
+    settings = Settings(seeds, steps, outer_steps, inner_steps, outer_lr, tuple(rates))
+    result = Result(settings)
+    started = time.perf_counter()
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        _run(result, progress)
+    finally:
+        torch.set_num_threads(threads)
+    result.seconds = time.perf_counter() - started
+    return result
+
+
+def findings(result: Result) -> list[str]:
+    """What the numbers say, in sentences."""
+    worst = {m: max(row.trapped_share for row in result.of(m)) for m in METHODS}
+    always = [m for m in METHODS if min(row.trapped_share for row in result.of(m)) == 1]
+    never = [m for m in METHODS if worst[m] == 0]
+    rest = [f"{m} ({worst[m]:.0%})" for m in METHODS if m not in always and m not in never]
+    said = [
+        f"Trapped in every run: {', '.join(always) or 'none'}. Never trapped: "
+        f"{', '.join(never) or 'none'}."
+        + (f" In some, with the share at the worst start: {', '.join(rest)}." if rest else "")
+    ]
+    reptile, sequential, control = (
+        [mean_of(result.of(method), quantity) for quantity in ("cosine", "end_cosine", "loss")]
+        for method in ("Reptile", SEQUENTIAL, CONTROLS[SEQUENTIAL])
+    )
+    said.append(
+        f"At inner rate {REPTILE_LR:g} the cosine is {reptile[0]:.3f} for Reptile, {sequential[0]:.3f} "
+        f"for {SEQUENTIAL} and {control[0]:.3f} for plain sequential training. At the mean iterates, "
+        f"without the jitter, it is {reptile[1]:.3f}, {sequential[1]:.3f} and {control[1]:.3f}; the "
+        f"losses are {reptile[2]:.0f}, {sequential[2]:.0f} and {control[2]:.0f}."
+    )
+    return said
+
+
+def mean_of(rows: Sequence[Row], quantity: str) -> float:
+    """Mean of a field of `Row` over rows, which are the starts of one method."""
+    return sum(float(getattr(row, quantity)) for row in rows) / len(rows)
+
+
+class _Clock:
+    """Counts updates over all methods and guesses how long the rest takes."""
+
+    def __init__(self, total: int, progress: Progress) -> None:
+        self.progress = progress
+        self.started = time.perf_counter()
+        self.done = 0
+        self.total = total
+
+    def tick(self, method: str) -> None:
+        self.done += 1
+        left = (time.perf_counter() - self.started) / self.done * (self.total - self.done)
+        self.progress(method, self.done, self.total, left)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """How a method is run: its own rate, its updates, and from rates to iterates."""
+
+    rate: float
+    updates: int
+    iterates: Callable[[torch.Tensor], Iterator[torch.Tensor]]
+
+
+def _plans(chosen: Settings) -> dict[str, _Plan]:
+    seeds, steps, pairs, outer = chosen.seeds, chosen.steps, chosen.pair_steps, chosen.outer_steps
+
+    def reptile(lrs: torch.Tensor) -> Iterator[torch.Tensor]:
+        return batched.reptile(STARTS, lrs, chosen.inner_steps, chosen.outer_lr)
+
+    def sequential(lrs: torch.Tensor, outer_lr: float) -> Iterator[torch.Tensor]:
+        return batched.sequential_reptile(STARTS, seeds, lrs, chosen.inner_steps, outer_lr)
+
+    def dotprod(lrs: torch.Tensor, **options: float) -> Iterator[torch.Tensor]:
+        return batched.dotprod(STARTS, seeds, lrs, **options)
+
+    return {
+        "MTL": _Plan(LR, steps, lambda lrs: library.mtl(STARTS, lrs)),
+        "GradNorm": _Plan(LR, steps, lambda lrs: library.gradnorm(STARTS, LR)),
+        "PCGrad": _Plan(LR, steps, lambda lrs: batched.pcgrad(STARTS, seeds, lrs)),
+        "GradVac": _Plan(LR, steps, lambda lrs: batched.gradvac(STARTS, seeds, lrs)),
+        "RecAdam": _Plan(RECADAM_LR, steps, lambda lrs: library.recadam(STARTS, RECADAM_LR, steps)),
+        "Reptile": _Plan(REPTILE_LR, outer, reptile),
+        SEQUENTIAL: _Plan(REPTILE_LR, outer, lambda lrs: sequential(lrs, chosen.outer_lr)),
+        CONTROLS[SEQUENTIAL]: _Plan(REPTILE_LR, outer, lambda lrs: sequential(lrs, 1.0)),
+        "DotProd": _Plan(LR, pairs, dotprod),
+        "DotProd, no cap": _Plan(LR, pairs, lambda lrs: dotprod(lrs, max_ratio=math.inf)),
+        CONTROLS["DotProd"]: _Plan(LR, pairs, lambda lrs: dotprod(lrs, weight=0.0)),
+    }
+
+
+def _run(result: Result, progress: Progress) -> None:
+    plans = _plans(result.settings)
+    clock = _Clock(sum(plan.updates for plan in plans.values()), progress)
+    for method, plan in plans.items():
+        rates = [plan.rate, *(result.settings.rates if method in SWEPT else ())]
+        iterates = plan.iterates(torch.tensor(rates, dtype=torch.float64, device="cpu"))
+        own, *others = _path(method, iterates, plan.updates, clock).unbind(1)
+        result.paths[method] = own
+        result.rows.extend(summary(method, own, plan.rate))
+        for rate, path in zip(rates[1:], others, strict=True):
+            result.sweep.extend(summary(method, path, rate))
+
+
+def _path(method: str, iterates: Iterator[torch.Tensor], length: int, clock: _Clock) -> torch.Tensor:
+    """The start and `length` iterates: [1 + length, rates, starts, seeds, 2]."""
+    points = []
+    for point in islice(iterates, length):
+        points.append(point)
+        clock.tick(method)
+    return torch.stack([STARTS[:, None].expand_as(points[0]), *points])
+
+
+def last_of(path: torch.Tensor) -> torch.Tensor:
+    """The iterates that say where a run ends."""
+    return path[-max(1, len(path) // LAST) :]
+
+
+def summary(method: str, path: torch.Tensor, rate: float) -> list[Row]:
+    """One row for each start from a path [iterates, starts, seeds, 2]."""
+    last = last_of(path)
+    ends = last.mean(0)
+    loss = losses(last).sum(-1).mean(0)
+    cosine = mean_cosine(last).nanmean(0)
+    near = torch.linalg.vector_norm(ends[..., None, :] - OPTIMA, dim=-1) < NEAR
+    rows = []
+    for i, start in enumerate(STARTS):
+        shares = near[i].double().mean(0).tolist()
+        rows.append(
+            Row(
+                method=method,
+                rate=rate,
+                start=_pair(start),
+                seeds=path.shape[2],
+                end=_pair(ends[i].mean(0)),
+                loss=float(loss[i].mean()),
+                loss_error=_error(loss[i]),
+                cosine=float(cosine[i].mean()),
+                cosine_error=_error(cosine[i]),
+                end_cosine=float(mean_cosine(ends[i]).mean()),
+                trapped={task: share for task, share in zip(TASKS, shares, strict=True) if share},
+            )
+        )
+    return rows
+
+
+def _pair(point: torch.Tensor) -> tuple[float, float]:
+    x, y = point.tolist()
+    return x, y
+
+
+def _error(values: torch.Tensor) -> float | None:
+    return None if len(values) < 2 else float(values.std() / math.sqrt(len(values)))

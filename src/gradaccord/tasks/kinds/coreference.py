@@ -1,0 +1,30 @@
+"""Pronoun resolution (WSC): does a pronoun mean a noun phrase of its text? Span vectors, accuracy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradaccord.data.examples import Coreference
+from gradaccord.tasks.kinds.span_pair import Marked, SpanPair
+
+
+@dataclass(frozen=True)
+class PronounResolution(SpanPair[Coreference]):
+    """The text as one sequence; the head sees its pooled vector, the noun phrase's and the pronoun's.
+
+    Levesque et al. 2012, as the true-or-false task of SuperGLUE.
+    """
+
+    max_length: int = 256
+
+    kind: ClassVar[str] = "coreference"
+
+    def texts(self, example: Coreference) -> tuple[str, ...]:
+        return (example.text,)
+
+    def marked(self, example: Coreference) -> tuple[Marked, Marked]:
+        return (
+            Marked("noun_span", 0, example.noun_span),
+            Marked("pronoun_span", 0, example.pronoun_span),
+        )

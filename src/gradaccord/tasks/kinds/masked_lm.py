@@ -1,0 +1,156 @@
+"""Masked tokens of plain text: what a pretrained encoder knew first. Cross-entropy and accuracy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from gradaccord.data.encoded import IGNORED, Batch, Encoded, Ragged
+from gradaccord.data.examples import Line
+from gradaccord.data.text.masking import Mask
+from gradaccord.data.text.masking import Tokens as MaskTokens
+from gradaccord.models.tokens import Tokens
+from gradaccord.models.trunks.trunk import Trunk
+from gradaccord.tasks.task import Output, Task
+from gradaccord.tasks.tokenising import encodings
+
+
+@dataclass(frozen=True)
+class MaskedLM(Task[Line]):
+    """Predict masked tokens; the masks are BERT's (`gradaccord.data.text.masking`).
+
+    In training they are drawn anew for every batch, from torch's global generator, so that a loss that
+    is computed again under the same random state sees the same ones. In evaluation they are those drawn
+    once from `seed`. The head is the checkpoint's own where it has one. To measure what was forgotten,
+    without a trained head, use `gradaccord.probe.MaskedLM`.
+
+    share: of tokens to be predicted.
+    """
+
+    share: float = 0.15
+    seed: int = 0
+    max_length: int = 128
+
+    kind: ClassVar[str] = "masked_lm"
+    metric: ClassVar[str] = "accuracy"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share <= 1:
+            raise ValueError(f"`share` is {self.share}: it must be in (0, 1].")
+
+    def encode(self, examples: Sequence[Line], tokens: Tokens) -> Encoded:
+        known = tokens.masking()
+        texts = [example.text for example in examples]
+        mask = Mask(known, self.share, torch.Generator().manual_seed(self.seed))
+        whole, seen, labels, truncated = [], [], [], 0
+        for encoding in encodings(tokens, texts, max_length=self.max_length):
+            ids = torch.tensor(encoding.ids, dtype=torch.long, device="cpu")
+            whole.append(encoding.ids)
+            truncated += bool(encoding.overflowing)
+            shown, chosen = mask(ids)
+            seen.append(shown.tolist())
+            labels.append(torch.where(chosen, ids, IGNORED).tolist())
+        # What masking must know of the ids: the mask's, how many there are, the special ones.
+        about = torch.tensor([known.mask, known.size, *known.special], device="cpu")
+        return Encoded(
+            ids=Ragged.of(whole),
+            first=torch.arange(len(whole) + 1, device="cpu"),
+            example=torch.arange(len(whole), device="cpu"),
+            columns={"vocabulary": about.repeat(len(whole), 1)},
+            tokens={"seen": Ragged.of(seen), "labels": Ragged.of(labels)},
+            notes={"truncated": truncated},
+            pad=tokens.pad,
+        )
+
+    def new_head(self, trunk: Trunk) -> nn.Module:
+        return MaskingHead(trunk.masked_lm_head(), self.share)
+
+    def loss(self, output: Output, batch: Batch) -> tuple[torch.Tensor, int]:
+        assert isinstance(output, dict)
+        labels = output["labels"]
+        if not len(labels):
+            raise ValueError("No token of the batch can be masked: give longer texts.")
+        return cross_entropy(output["logits"].float(), labels), len(labels)
+
+    def read(self, model: nn.Module, name: str, batch: Batch) -> list[Any]:
+        output: dict[str, torch.Tensor] = model(name, batch)
+        logits, labels = output["logits"].float(), output["labels"]
+        losses = cross_entropy(logits, labels, reduction="none").double().cpu()
+        guesses, truth, rows = logits.argmax(-1).cpu(), labels.cpu(), output["row"].cpu()
+        found = []
+        for row in range(len(batch["input_ids"])):
+            mine = rows == row
+            found.append(
+                {
+                    "tokens": guesses[mine].tolist(),
+                    "masked": truth[mine].tolist(),
+                    "loss": float(losses[mine].sum()),
+                }
+            )
+        return found
+
+    def decode(self, examples: Sequence[Line], encoded: Encoded, rows: Sequence[Any]) -> list[Any]:
+        return list(rows)
+
+    def gold(self, example: Line) -> str:
+        return example.text
+
+    def score(self, examples: Sequence[Line], predictions: Sequence[Any]) -> dict[str, float]:
+        """Accuracy in percent; the mean loss and its exponential, which are not percentages."""
+        from gradaccord.tasks.predictions import labelled
+
+        labelled(self, examples, predictions)
+        count = sum(len(prediction["masked"]) for prediction in predictions)
+        if not count:
+            raise ValueError(
+                f"None of the {len(examples)} texts has a masked token: give longer texts."
+            )
+        right = sum(
+            guess == truth
+            for prediction in predictions
+            for guess, truth in zip(prediction["tokens"], prediction["masked"], strict=True)
+        )
+        loss = sum(prediction["loss"] for prediction in predictions) / count
+        perplexity = math.exp(min(loss, 700.0))
+        return {"accuracy": 100 * right / count, "loss": loss, "perplexity": perplexity}
+
+
+class MaskingHead(nn.Module):
+    """Masks the batch, runs the trunk on it, and predicts the masked tokens alone."""
+
+    def __init__(self, predict: nn.Module, share: float) -> None:
+        super().__init__()
+        self.predict = predict
+        self.share = share
+
+    def forward(self, trunk: Trunk, batch: Batch) -> dict[str, torch.Tensor]:
+        """logits [masked, tokens], labels [masked], and the row of each."""
+        ids, present = batch["input_ids"], batch["attention_mask"].bool()
+        if self.training:
+            seen, chosen = self._masked(batch, ids, present)
+        else:
+            seen, chosen = torch.where(present, batch["seen"], ids), batch["labels"] != IGNORED
+        states = trunk({**batch, "input_ids": seen}).tokens
+        return {
+            "logits": self.predict(states[chosen]),
+            "labels": ids[chosen],
+            "row": chosen.nonzero()[:, 0],
+        }
+
+    def _masked(
+        self, batch: Batch, ids: torch.Tensor, present: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        mask, size, *special = batch["vocabulary"][0].tolist()
+        seen, chosen = Mask(MaskTokens(mask, size, tuple(special)), self.share)(ids)
+        chosen = chosen & present
+        if not chosen.any():  # a few short texts: at least one token must be asked for
+            able = present & ~torch.isin(ids, torch.tensor(special, device=ids.device))
+            chosen = able & (able.flatten().cumsum(0) == 1).view_as(able)
+            seen = torch.where(chosen, mask, ids)
+        return torch.where(chosen, seen, ids), chosen

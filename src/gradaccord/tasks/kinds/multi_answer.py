@@ -1,0 +1,70 @@
+"""Reading with several right answers (MultiRC): each answer right or wrong, F1a and exact match."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+
+from gradaccord.data.encoded import Encoded
+from gradaccord.data.examples import Candidate
+from gradaccord.models.tokens import Tokens
+from gradaccord.models.trunks.trunk import Trunk
+from gradaccord.tasks.kinds.binary import Binary, answers, binary_labels
+from gradaccord.tasks.kinds.sequences import Layers, sequence_head
+from gradaccord.tasks.tokenising import tokenised
+
+
+@dataclass(frozen=True)
+class MultiAnswer(Binary[Candidate]):
+    """An example is one answer: passage against question and answer, in one sequence.
+
+    Khashabi et al. 2018. f1a: F1 of "right" over all answers. em: share of the questions whose answers
+    are all judged right. Answers of one question share their `group` (if none is given, their
+    passage and question).
+    """
+
+    head: Layers = "linear"
+    max_length: int = 512  # 13 % of MultiRC's training rows are longer, with BERT's word pieces
+    dropout: float | None = None
+
+    kind: ClassVar[str] = "multi_answer"
+    metric: ClassVar[str] = "f1a"
+
+    def encode(self, examples: Sequence[Candidate], tokens: Tokens) -> Encoded:
+        label = binary_labels(examples)
+        found = tokenised(
+            tokens,
+            [e.passage for e in examples],
+            [f"{e.question} {e.answer}" for e in examples],
+            max_length=self.max_length,
+        )
+        return Encoded(
+            ids=found.ids,
+            types=found.types,
+            first=torch.arange(len(examples) + 1, device="cpu"),
+            example=torch.arange(len(examples), device="cpu"),
+            columns={"label": label},
+            notes={"truncated": found.truncated},
+            pad=tokens.pad,
+        )
+
+    def new_head(self, trunk: Trunk) -> nn.Module:
+        return sequence_head(trunk, 2, self.head, self.dropout, pair="cross")
+
+    def score(self, examples: Sequence[Candidate], predictions: Sequence[Any]) -> dict[str, float]:
+        from sklearn.metrics import f1_score
+
+        gold, predicted = answers(self, examples, predictions)
+        right: dict[Any, bool] = defaultdict(lambda: True)
+        questions = [e.group or (e.passage, e.question) for e in examples if e.label is not None]
+        for question, truth, said in zip(questions, gold, predicted, strict=True):
+            right[question] &= truth == said
+        return {
+            "f1a": 100 * float(f1_score(gold, predicted, zero_division=0.0)),
+            "em": 100 * sum(right.values()) / len(right),
+        }

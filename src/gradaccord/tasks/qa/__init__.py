@@ -1,0 +1,1 @@
+"""What question answering needs: windows, spans, scores."""

@@ -1,0 +1,99 @@
+"""The kinds of tasks by name, and a task of a kind out of the options in a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import MISSING, fields
+from difflib import get_close_matches
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from gradaccord.tasks.option_values import checked
+
+if TYPE_CHECKING:
+    from gradaccord.data.dataset import Dataset
+    from gradaccord.tasks.task import Task
+
+# Each kind's class; its module has the kind's name.
+_CLASSES = {
+    "classification": "Classification",
+    "regression": "Regression",
+    "multiple_choice": "MultipleChoice",
+    "multi_answer": "MultiAnswer",
+    "cloze": "EntityCloze",
+    "word_in_context": "WordInContext",
+    "coreference": "PronounResolution",
+    "question_answering": "QuestionAnswering",
+    "tagging": "Tagging",
+    "summarization": "Summarization",
+    "image": "ImageClassification",
+    "masked_lm": "MaskedLM",
+}
+
+
+class Kinds(Mapping[str, type["Task[Any]"]]):
+    """Kind name -> class; a module is imported when its kind is asked for."""
+
+    def __getitem__(self, kind: str) -> type[Task[Any]]:
+        if kind not in _CLASSES:
+            raise KeyError(kind)
+        found: type[Task[Any]] = getattr(
+            import_module(f"gradaccord.tasks.kinds.{kind}"), _CLASSES[kind]
+        )
+        return found
+
+    def __contains__(self, kind: object) -> bool:
+        return kind in _CLASSES
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_CLASSES)
+
+    def __len__(self) -> int:
+        return len(_CLASSES)
+
+
+KINDS = Kinds()
+
+
+def build(kind: str, **options: Any) -> Task[Any]:
+    """A task of a kind, as a configuration names it; `build(task.kind, **options(task)) == task`.
+
+    Lists become tuples. A kind, an option or a value that does not exist is a ValueError with the
+    nearest one that does.
+    """
+    if kind not in _CLASSES:
+        raise ValueError(f"`kind` is {kind!r}{_instead(kind, _CLASSES)}")
+    wanted = KINDS[kind]
+    known = {field.name: field for field in fields(wanted)}  # type: ignore[arg-type]
+    for name in options:
+        if name not in known:
+            raise ValueError(f"A {kind} task has no option {name!r}{_instead(name, known)}")
+    for name, field in known.items():
+        if name not in options and field.default is MISSING and field.default_factory is MISSING:
+            raise ValueError(f"A {kind} task needs the option `{name}`: give it.")
+    return wanted(**checked(wanted, options))
+
+
+def options(task: Task[Any]) -> dict[str, Any]:
+    """The options that a task was made with, ready for YAML or JSON."""
+    values = {field.name: getattr(task, field.name) for field in fields(task)}  # type: ignore[arg-type]
+    return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
+
+
+def task_for(dataset: Dataset, **options: Any) -> Task[Any]:
+    """The task of a data set: its labels and language, its own options, and yours over them."""
+    if dataset.kind not in _CLASSES:
+        raise ValueError(
+            f"`{dataset.name}` is of the kind {dataset.kind!r}{_instead(dataset.kind, _CLASSES)}"
+        )
+    known = {field.name for field in fields(KINDS[dataset.kind])}  # type: ignore[arg-type]
+    given = {"labels": tuple(dataset.labels), "language": dataset.language}
+    from_data = {name: value for name, value in given.items() if value and name in known}
+    return build(dataset.kind, **{**from_data, **dataset.options, **options})
+
+
+def _instead(name: str, known: Iterable[str]) -> str:
+    names = list(known)
+    close = get_close_matches(name, names, 1, 0.6)
+    listed = ", ".join(names)
+    return f": did you mean {close[0]!r}? (There are {listed}.)" if close else f": use one of {listed}."

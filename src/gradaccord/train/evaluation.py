@@ -1,0 +1,140 @@
+"""How good a run is: every task's scores, what the probes measure, and the best weights so far."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from gradaccord.runs.checkpoints import Checkpoints
+from gradaccord.train.config import Config
+from gradaccord.train.not_finite import TrainingError
+from gradaccord.train.probes import Probes
+from gradaccord.train.setup import Problem
+from gradaccord.train.weights import load_weights, reshard, weights_of
+
+
+class Judge:
+    """Evaluates a model in training on dev, and keeps its weights whenever they are the best."""
+
+    def __init__(
+        self,
+        config: Config,
+        problem: Problem,
+        model: nn.Module,
+        probes: Probes,
+        folder: Path,
+        accelerator: Any,
+    ) -> None:
+        self.config = config
+        self.problem = problem
+        self.model = model
+        self.probes = probes
+        self.kept = Checkpoints(folder / "best", keep=1)
+        self.accelerator = accelerator
+        self.best = -math.inf
+        self.best_step = 0
+        self.without_better = 0  # evaluations since
+        self.evaluations: list[dict[str, Any]] = []
+
+    def evaluate(
+        self, step: int, *, gradients: float, seconds: float, train_loss: Mapping[str, float]
+    ) -> dict[str, Any]:
+        """Score every task on dev, measure the probes, keep the model if it is the best so far.
+
+        Returns the record for the log, which holds the other arguments, too.
+        """
+        began = time.perf_counter()
+        scores = {task: found.scores for task, found in self.evaluated("dev").items()}
+        probed = self.probes.measure(self.model, self.accelerator)
+        average = self._average(scores)
+        # Without a labelled dev split nothing can be chosen by, and the last weights are kept.
+        if average > self.best or not self.evaluations or math.isnan(average):
+            self.best, self.best_step, self.without_better = average, step, 0
+            self._save_best(step)
+        else:
+            self.without_better += 1
+        record = {
+            "event": "evaluation",
+            "step": step,
+            "gradients": round(gradients, 3),
+            "seconds": round(seconds, 3),
+            "evaluation_seconds": round(time.perf_counter() - began, 3),
+            "scores": scores,
+            "average": average,
+            "train_loss": dict(train_loss),
+            **probed,
+        }
+        self.evaluations.append(record)
+        return record
+
+    def evaluated(self, split: str) -> dict[str, Any]:
+        """Every task's evaluation on a split; splits without labels are left out."""
+        from gradaccord.tasks.evaluate import evaluate
+
+        found = {}
+        for task in self.problem.evaluated(split):
+            prepared = self.problem.prepared[task]
+            if prepared.labelled(split):
+                found[task] = evaluate(
+                    self.model,
+                    task,
+                    prepared.task,
+                    prepared.splits[split],
+                    prepared.encoded[split],
+                    batch_size=self.config.train.evaluation_batch_size,
+                )
+        reshard(self.accelerator, self.model)
+        return found
+
+    def main_score(self, task: str, scores: Mapping[str, float]) -> float:
+        """The one of a task's scores that it is judged by."""
+        return scores[self.problem.prepared[task].task.metric]
+
+    def _average(self, scores: Mapping[str, Mapping[str, float]]) -> float:
+        """Mean of the trained tasks' main metrics; NaN if none was evaluated."""
+        values = [self.main_score(task, scores[task]) for task in self.problem.judged if task in scores]
+        return statistics.fmean(values) if values else math.nan
+
+    @property
+    def stalled(self) -> bool:
+        """Whether no evaluation was better for as long as `patience` allows."""
+        patience = self.config.train.patience
+        return patience is not None and self.without_better >= patience
+
+    def _save_best(self, step: int) -> None:
+        model, _ = weights_of(self.accelerator, self.model, None)
+        if self.accelerator.is_main_process:
+            self.kept.save(step, {"model": model})
+        self.accelerator.wait_for_everyone()
+
+    def load_best(self) -> None:
+        """Put the best weights into the model."""
+        for _, state in self.kept.latest():
+            if isinstance(state, dict):
+                load_weights(self.accelerator, self.model, None, state["model"], None)
+                return
+            raise TrainingError(f"The best weights cannot be read: {state}")
+
+    def state_dict(self) -> dict[str, Any]:
+        """All but the best weights, which have a file of their own."""
+        return {
+            "best": self.best,
+            "best_step": self.best_step,
+            "without_better": self.without_better,
+            "evaluations": self.evaluations,
+            "probes": self.probes.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from a saved state."""
+        self.best = float(state["best"])
+        self.best_step = int(state["best_step"])
+        self.without_better = int(state["without_better"])
+        self.evaluations = list(state["evaluations"])
+        self.probes.load_state_dict(state["probes"])

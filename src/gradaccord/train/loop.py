@@ -1,0 +1,302 @@
+"""The training loop: when to step, to judge and to save, and a clean end however it comes."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from gradaccord.core.report import StepReport
+from gradaccord.core.sharding import is_sharded
+from gradaccord.core.task_gradients import LossNotFiniteError
+from gradaccord.data.encoded import Batch
+from gradaccord.methods.trajectory.trajectory import at_outer_weights
+from gradaccord.runs.checkpoints import CHECKPOINTS, Checkpoints
+from gradaccord.runs.checkpoints import load as load_checkpoint
+from gradaccord.runs.files import Log
+from gradaccord.runs.interrupts import Interrupts
+from gradaccord.train.config import Config
+from gradaccord.train.evaluation import Judge
+from gradaccord.train.not_finite import TrainingError, not_finite, tasks_not_finite
+from gradaccord.train.phases import Phases
+from gradaccord.train.probes import Probes
+from gradaccord.train.progress import Progress, measured
+from gradaccord.train.regularizers import Regularizers
+from gradaccord.train.setup import Problem
+from gradaccord.train.step_batches import Drawn
+from gradaccord.train.switches import switch_checkpointing, switch_compilation
+from gradaccord.train.weights import load_weights, skeleton_of, weights_of, wrap
+
+
+class Fit:
+    """One run of training in one folder.
+
+    The model passes through Accelerate, so that one process, DDP and FSDP2 are the same code.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        problem: Problem,
+        folder: Path,
+        accelerator: Any,
+        *,
+        show: Callable[[Progress], None] = lambda progress: None,
+        say: Callable[[str], None] = lambda sentence: None,
+    ) -> None:
+        self.config = config
+        self.problem = problem
+        self.accelerator = accelerator
+        self.show, self.say = show, say
+        self.trunk: Any = problem.model.trunk
+        probes = Probes(config, problem)  # of the weights at the start
+        self.regularizers = Regularizers(
+            problem.model, [(term.name, term.options) for term in config.regularize]
+        )
+        switch_checkpointing(config, problem)
+        self.skeleton = skeleton_of(accelerator, problem.model)
+        self.model: nn.Module = wrap(accelerator, problem.model).train()  # trunks come in eval mode
+        switch_compilation(config, problem, accelerator)
+        self.trainable = self.regularizers.whole(self.model)
+        self.checkpoints = Checkpoints(folder / CHECKPOINTS, config.train.keep)
+        self.step = 0
+        self.seconds = 0.0  # of training, over all sessions
+        self.phases = Phases(
+            config,
+            problem,
+            trunk=self.trunk,
+            trainable=self.trainable,
+            accelerator=accelerator,
+            cost=self.regularizers.cost,
+        )
+        self.begin(0)
+        self.judge = Judge(config, problem, self.model, probes, folder, accelerator)
+        self.progress = Progress()
+        self.interrupted = False
+        self.whole = True  # between two steps: what is saved now continues bit for bit
+
+    def begin(self, place: int) -> None:
+        """Set a phase up, from the weights as they are."""
+        self.place = place
+        self.phase = self.phases.begin(place)
+
+    # The loop
+
+    def run(self, log: Log) -> None:
+        """Train to the end, or to the first of: Ctrl-C, no better score for long, a loss of NaN."""
+        with Interrupts() as interrupts:
+            try:
+                for _ in self.steps(log, interrupts):
+                    pass
+            except KeyboardInterrupt:
+                self._interrupt(interrupts)
+        log.flush()
+
+    def steps(self, log: Log, interrupts: Interrupts) -> Iterator[int]:
+        """The loop itself; gives the number of every step when all that is due after it is done."""
+        began = time.perf_counter() - self.seconds
+        start_share, start_time = self.phase.share, time.perf_counter()
+        while True:
+            if self.phase.over:
+                if self.place + 1 == len(self.phases):
+                    return
+                self.begin(self.place + 1)
+                start_share, start_time = 0.0, time.perf_counter()
+            self.take_step(log)
+            self.seconds = time.perf_counter() - began
+            share = self.phase.share
+            pace = (time.perf_counter() - start_time) / max(share - start_share, 1e-9)
+            self._tell(pace * (1 - share))
+            # Where the phase is over the trajectory is ended before anything is measured.
+            if self.phase.over:
+                self._finish()
+            if self._due(self.config.train.evaluate_every):
+                self.evaluate(log)
+                if self.judge.stalled:
+                    self._finish()
+                    self.say(
+                        f"Stopped early, after step {self.step}: no score was better than that at step "
+                        f"{self.judge.best_step} for {self.config.train.patience} evaluations."
+                    )
+                    return
+            if self._due(self.config.train.save_every):
+                self.save()
+            self.whole = True
+            if interrupts.agreed(self.accelerator):
+                self._interrupt(interrupts)
+                return
+            yield self.step
+
+    def _interrupt(self, interrupts: Interrupts) -> None:
+        self.interrupted = interrupts.saving = True
+        if self.whole:
+            self.save()
+
+    def take_step(self, log: Log) -> None:
+        """One optimiser step."""
+        self.whole = False
+        phase = self.phase
+        drawn = next(phase.feeder)
+        losses = {one.name: self._calls(one) for one in drawn}
+        phase.schedule.set(phase.share, phase.step_cost / phase.budget.amount)
+        try:
+            report: StepReport = phase.method.backward(losses)
+        except LossNotFiniteError as error:
+            raise self._not_finite([error.task], drawn) from error
+        wrong = tasks_not_finite(report, scaled=self.accelerator.scaler is not None)
+        if wrong:
+            raise self._not_finite(wrong, drawn)
+        clip = self.config.train.clip
+        if clip is not None:
+            length = self.accelerator.clip_grad_norm_(self.trainable.parameters(), clip)
+            length = length.full_tensor() if is_sharded(length) else length
+            if self.accelerator.scaler is None and not bool(torch.isfinite(length)):
+                raise self._not_finite([one.name for one in drawn], drawn)
+        phase.optimizer.step()
+        phase.method.after_step()
+        self.regularizers.after_step()
+        phase.optimizer.zero_grad()
+        phase.count(len(drawn))
+        self.step += 1
+        self._note(report, drawn, log)
+
+    def _calls(self, drawn: Drawn) -> list[Callable[[], Any]]:
+        """The micro-batches of a batch, this process's part of each."""
+        prepared = self.problem.prepared[drawn.task]
+        encoded = prepared.encoded["train"]
+        rank, world = self.accelerator.process_index, self.accelerator.num_processes
+        rows = drawn.rows[rank::world]
+        parts = min(self.config.train.micro_batches, max(len(rows), 1))
+        device = self.accelerator.device
+        calls = []
+        for i in range(parts):
+            batch: Batch = {k: v.to(device) for k, v in encoded.batch(rows[i::parts]).items()}
+            forward = partial(self.model, drawn.task, batch)
+            calls.append(self.regularizers.loss(prepared.task, drawn.task, forward, batch))
+        return calls
+
+    def _not_finite(self, tasks: list[str], drawn: list[Drawn]) -> TrainingError:
+        return not_finite(tasks, drawn, self.step + 1, self.problem, self.checkpoints.all())
+
+    def _note(self, report: StepReport, drawn: list[Drawn], log: Log) -> None:
+        self.progress.note(report, drawn)
+        log.write(
+            event="step",
+            step=self.step,
+            phase=self.phase.name,
+            share=round(self.phase.share, 6),
+            gradients=round(self.phase.gradients, 3),
+            seconds=round(self.seconds, 3),
+            lr=self.phase.optimizer.param_groups[0]["lr"],
+            **measured(report, self.regularizers.to_floats()),
+        )
+
+    def _tell(self, seconds_left: float) -> None:
+        now = self.progress
+        now.phase, now.step, now.share = self.phase.name, self.step, self.phase.share
+        now.seconds_left = seconds_left
+        self.show(now)
+
+    def _finish(self) -> None:
+        """A trajectory that is not over yet counts, too; so does a batch that waits for a partner."""
+        finish = getattr(self.phase.method, "finish", None)
+        if finish is not None:
+            finish()
+            if getattr(self.phase.method, "waiting", None) is None and _has_gradients(self.trainable):
+                self.phase.optimizer.step()
+                self.phase.optimizer.zero_grad()
+
+    def _due(self, every: int | float) -> bool:
+        """Whether one of the points at which something is done lies in the last step."""
+        if self.place + 1 < len(self.phases):
+            return False
+        if self.phase.over:
+            return True
+        if isinstance(every, int):
+            return self.step % every == 0
+        if every == 0:
+            return False
+        before = (self.phase.spent - self.phase.step_cost) / self.phase.budget.amount
+        return math.floor(self.phase.share / every + 1e-9) > math.floor(before / every + 1e-9)
+
+    def evaluate(self, log: Log) -> None:
+        """Judge the model, inside a trajectory at its outer weights."""
+        with at_outer_weights(self.phase.method):
+            record = self.judge.evaluate(
+                self.step,
+                gradients=self.phase.gradients,
+                seconds=self.seconds,
+                train_loss=self.progress.losses,
+            )
+        log.write(**record)
+        log.flush()
+        scores = record["scores"]
+        self.progress.scores = {t: self.judge.main_score(t, own) for t, own in scores.items()}
+        self.progress.best = self.judge.best
+
+    # Checkpoints
+
+    def save(self) -> None:
+        """Write all that it takes to continue bit for bit."""
+        self.checkpoints.save(
+            self.step,
+            self.state_dict(),
+            rank=self.accelerator.process_index,
+            wait=self.accelerator.wait_for_everyone,
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that it takes to continue bit for bit."""
+        model, optimizer = weights_of(self.accelerator, self.model, self.phase.optimizer)
+        return {
+            "step": self.step,
+            "seconds": self.seconds,
+            "place": self.place,
+            "model": model,
+            "optimizer": optimizer,
+            "phase": self.phase.state_dict(),
+            "regularizers": self.regularizers.state_dict(),
+            **self.judge.state_dict(),
+            "running": dict(self.progress.losses),
+            "random": torch.get_rng_state(),
+            "cuda_random": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from a saved state."""
+        if self.place != state["place"]:
+            self.begin(int(state["place"]))
+        load_weights(
+            self.accelerator, self.model, self.phase.optimizer, state["model"], state["optimizer"]
+        )
+        self.phase.load_state_dict(state["phase"])
+        self.regularizers.load_state_dict(state["regularizers"])
+        self.step = int(state["step"])
+        self.seconds = float(state["seconds"])
+        self.judge.load_state_dict(state)
+        self.progress.losses = dict(state["running"])
+        torch.set_rng_state(state["random"])
+        if torch.cuda.is_available() and state["cuda_random"]:
+            torch.cuda.set_rng_state_all(state["cuda_random"])
+
+    def resume(self) -> bool:
+        """Continue from the newest checkpoint that can be read; says which ones could not."""
+        for path, state in self.checkpoints.latest(self.accelerator.process_index):
+            if isinstance(state, dict):
+                if not state["model"]:  # sharded weights are kept whole, once
+                    first = load_checkpoint(path)
+                    state |= {key: first[key] for key in ("model", "optimizer")}
+                self.load_state_dict(state)
+                return True
+            self.say(f"The checkpoint {path.name} is left out: {state}")
+        return False
+
+
+def _has_gradients(model: nn.Module) -> bool:
+    return any(p.grad is not None for p in model.parameters())

@@ -1,0 +1,170 @@
+"""Everything that a configuration names, loaded: data, tasks, trunk, heads, tokenised splits."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gradaccord import data
+from gradaccord.data.dataset import Dataset
+from gradaccord.data.files import hub
+from gradaccord.data.leakage import Overlap, overlaps
+from gradaccord.models.multitask import MultiTaskModel
+from gradaccord.models.tokens import Tokens
+from gradaccord.models.trunks.loading import load_trunk
+from gradaccord.tasks.prepare import Prepared, prepare
+from gradaccord.tasks.pseudo import PseudoTasks, pseudo_tasks
+from gradaccord.tasks.registry import task_for
+from gradaccord.tasks.task import Task
+from gradaccord.tasks.task_errors import of_task
+from gradaccord.tasks.transfer import task_by_head
+from gradaccord.train import config as settings
+from gradaccord.train.config import Config
+from gradaccord.train.paths import RULE
+
+EVALUATED = ("dev", "test")
+HUB = "hub:"  # before the name of a Hugging Face data set
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is trained and what it is judged by."""
+
+    model: MultiTaskModel
+    tokens: Tokens
+    prepared: Mapping[str, Prepared]
+    trained: tuple[str, ...]  # what steps are drawn from: tasks, or the clusters of one
+    judged: tuple[str, ...]  # whose scores make the average
+    overlaps: Sequence[Overlap] = field(default_factory=tuple)
+    clustered: Sequence[PseudoTasks] = field(default_factory=tuple)
+    batch_sizes: Mapping[str, int] = field(default_factory=dict)  # of tasks that have their own
+
+    def evaluated(self, split: str) -> tuple[str, ...]:
+        """The tasks that have this split."""
+        return tuple(name for name, p in self.prepared.items() if split in p.encoded)
+
+
+def load_problem(config: Config, folder: Path | None = None) -> Problem:
+    """Read and tokenise all data and build the model. folder: of the data sets, if not configured."""
+    folder = config.data_folder or folder
+    datasets = {}
+    for name, task in config.tasks.items():
+        with of_task(name):
+            datasets[name] = load_dataset(name, task, folder)
+    options = dict(config.model.options)
+    if any(dataset.kind == "summarization" for dataset in datasets.values()):
+        options.setdefault("decoder", True)
+    trunk, tokens = load_trunk(config.model.name, **options)
+    trained = tuple(name for name, task in config.tasks.items() if not task.evaluate_only)
+    tasks = {name: make_task(name, config.tasks[name], datasets[name]) for name in trained}
+    sources = {
+        name: _source(name, config, datasets[name], tasks) for name in datasets if name not in trained
+    }
+    for name, source in sources.items():
+        given = config.tasks[name].options
+        with of_task(name):
+            tasks[name] = task_by_head(name, datasets[name], source, tasks[source], given)
+    prepared = {name: prepare(name, made, datasets[name], tokens) for name, made in tasks.items()}
+    head_of = {}
+    for name in config.tasks:
+        reader = sources.get(name, name)
+        head_of[name] = config.tasks[reader].shared_head or reader
+    heads = {}
+    for name in trained:
+        if head_of[name] not in heads:
+            heads[head_of[name]] = tasks[name].new_head(trunk)
+    drawn: dict[str, int | None] = {}  # what steps are drawn from, and the size of its batches
+    clustered = []
+    for name in trained:
+        own = config.tasks[name]
+        if own.clusters is None:
+            drawn[name] = own.batch_size
+            continue
+        whole = dataclasses.replace(datasets[name], name=name)
+        # Fewer dimensions where there are too few examples for a covariance in fifty.
+        most = max(len(whole.splits["train"]) // own.clusters - 1, 1)
+        clustered.append(
+            pseudo_tasks(whole, trunk, tokens, clusters=own.clusters, dimensions=min(50, most))
+        )
+        for part, dataset in clustered[-1].datasets.items():
+            prepared[part] = prepare(part, tasks[name], dataset, tokens)
+            head_of[part] = head_of[name]
+            drawn[part] = own.batch_size
+    return Problem(
+        model=MultiTaskModel(trunk, heads, head_of),
+        tokens=tokens,
+        prepared=prepared,
+        trained=tuple(drawn),
+        judged=trained,
+        clustered=tuple(clustered),
+        batch_sizes={name: size for name, size in drawn.items() if size is not None},
+        overlaps=tuple(
+            overlaps(
+                ((f"{name} train", datasets[name].splits["train"]) for name in trained),
+                (
+                    (f"{name} {split}", dataset.splits[split])
+                    for name, dataset in datasets.items()
+                    for split in EVALUATED
+                    if split in dataset.splits
+                ),
+            )
+        ),
+    )
+
+
+def load_dataset(name: str, task: settings.Task, folder: Path | None) -> Dataset:
+    """The data of one task, cut to its limits."""
+    if task.files is not None:
+        assert task.kind is not None
+        try:
+            dataset = data.read(
+                task.kind, files=task.files, columns=task.columns or {}, labels=task.labels, name=name
+            )
+        except FileNotFoundError as error:
+            raise ValueError(f"{error.filename}: {error.strerror} ({RULE}).") from error
+    else:
+        assert task.data is not None
+        if task.data.startswith(HUB):
+            dataset = hub.load(
+                task.data.removeprefix(HUB), kind=task.kind, columns=task.columns, labels=task.labels
+            )
+        else:
+            dataset = data.load(task.data, folder=folder)
+    if task.cut is not None:
+        dataset = data.cut(dataset, task.cut)
+    splits = {
+        split: examples[: task.limit[split]] if split in task.limit else examples
+        for split, examples in dataset.splits.items()
+    }
+    if not task.evaluate_only and "train" not in splits:
+        raise ValueError(
+            f"Task {name!r} ({dataset.name}) has no train split: set `cut` to hold part of another one "
+            "out, or `evaluate_only: true`."
+        )
+    if task.evaluate_only:
+        splits = {split: examples for split, examples in splits.items() if split in EVALUATED}
+    return dataclasses.replace(dataset, splits=splits)
+
+
+def make_task(name: str, task: settings.Task, dataset: Dataset) -> Task[Any]:
+    """The task of a data set, with the configured options."""
+    if task.kind is not None and task.kind != dataset.kind:
+        dataset = dataclasses.replace(dataset, kind=task.kind, options={})
+    with of_task(name):
+        return task_for(dataset, **task.options)
+
+
+def _source(name: str, config: Config, dataset: Dataset, trained: Mapping[str, Task[Any]]) -> str:
+    """The trained task whose head judges an unseen one: as configured, or the first of its kind."""
+    if config.tasks[name].source is not None:
+        return str(config.tasks[name].source)
+    same = [other for other, task in trained.items() if task.kind == dataset.kind]
+    if not same:
+        raise ValueError(
+            f"Task {name!r} is `evaluate_only`, and no trained task is of its kind ({dataset.kind}): "
+            "train one."
+        )
+    return same[0]
