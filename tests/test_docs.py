@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
 from functools import partial
 from itertools import islice
 from pathlib import Path
 
 import pytest
 import torch
+import yaml
 from toy import batch, loss_of, trunk
 
 import gradaccord
@@ -75,6 +77,72 @@ def test_the_few_shot_example_runs():
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
         assert (page.parent / target).exists(), target
+
+
+def shown(start):
+    """Every command in the pages that begins so, in blocks and in running text, without its comment."""
+    found = []
+    for page in PAGES:
+        text = page.read_text()
+        inline = re.findall(r"`([^`\n]+)`", text)
+        lines = [
+            line
+            for block in re.findall(r"```console\n(.*?)```", text, re.S)
+            for line in block.splitlines()
+        ]
+        parts = (part.strip() for line in [*lines, *inline] for part in re.split(r"&&|#|[<>|] ", line))
+        found += [part for part in parts if part.startswith(start)]
+    assert found
+    return sorted(set(found))
+
+
+@pytest.mark.parametrize("command", shown("gradaccord "))
+def test_commands_in_the_docs_exist_with_their_options(command):
+    from typer.main import get_command
+
+    from gradaccord.cli import app
+
+    known, arguments = get_command(app), shlex.split(command)[1:]
+    while hasattr(known, "commands") and not arguments[0].startswith("-"):  # fewshot train
+        known, arguments = known.commands[arguments[0]], arguments[1:]
+    options = {option for parameter in known.params for option in parameter.opts}
+    used = {argument for argument in arguments if argument.startswith("--")}
+    assert used <= {*options, "--help"}
+
+
+@pytest.mark.parametrize("command", shown("python benchmarks/"))
+def test_commands_that_reproduce_numbers_exist_with_their_options(command):
+    _, script, *arguments = shlex.split(command)
+    text = (ROOT / script).read_text()
+    assert all(f'"{argument}"' in text for argument in arguments if argument.startswith("--"))
+
+
+@pytest.mark.parametrize("command", shown("pytest "))
+def test_tests_that_the_docs_name_exist(command):
+    _, file, *options = shlex.split(command)
+    (word,) = options[1:]
+    assert re.search(rf"def test_\w*{word}", (ROOT / file).read_text())
+
+
+def test_the_configuration_in_the_docs_is_valid():
+    from gradaccord.train.reading import check_config
+
+    blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "training.md").read_text(), re.DOTALL)
+    for block in blocks:
+        config = check_config(yaml.safe_load(block.replace("5e-5", "5.0e-5")))
+        assert config.tasks["unseen"].source == "nli"
+
+
+def test_the_versions_in_the_readme_are_those_of_the_package():
+    readme, project = (ROOT / "README.md").read_text(), (ROOT / "pyproject.toml").read_text()
+    least = re.search(r'"torch>=([\d.]+)"', project)[1]
+    assert (
+        f"torch {least} or newer (tested with {'.'.join(torch.__version__.split('.')[:2])})" in readme
+    )
+    assert f"Python {re.search(r'requires-python = .>=([0-9.]+)', project)[1]} or newer" in readme
+    extras = re.findall(r"^(\w+) = \[", project.partition("[project.optional-dependencies]")[2], re.M)
+    for extra in re.findall(r"'\.\[(\w+)\]'", readme):
+        assert extra in extras
 
 
 def test_every_public_method_is_in_the_readme():

@@ -143,6 +143,53 @@ def test_batches_resume_exactly(stop: int, shuffle: bool) -> None:
     assert again.epoch == batches.epoch
 
 
+@pytest.mark.parametrize("drop_last", [True, False])
+@pytest.mark.parametrize(
+    ("examples", "size"), [(10, 4), (11, 8), (250, 32), (250, 16), (1000, 12), (5000, 32)]
+)
+def test_the_shortest_examples_are_drawn_as_often_as_the_others(
+    examples: int, size: int, drop_last: bool
+) -> None:
+    """What does not fill a batch is left out, or makes the short last batch: everyone by turns."""
+    passes, rest = 200, examples % size
+    lengths = torch.arange(examples) // 2
+    batches = TaskBatches(range(examples), size, drop_last=drop_last, lengths=lengths, seed=1)
+    drawn, short = torch.zeros(examples), torch.zeros(examples)
+    for _ in range(passes):
+        whole = [next(batches) for _ in range(len(batches))]
+        drawn[[row for batch in whole for row in batch]] += 1
+        short[[row for batch in whole if len(batch) < size for row in batch]] += 1
+    if not drop_last:
+        assert drawn.tolist() == [passes] * examples
+    odd = passes - drawn if drop_last else short
+    # A fair draw is binomial; its variance over the examples is known, with this standard error.
+    chance = rest / examples
+    expected = passes * chance * (1 - chance)
+    spread = float((odd - passes * chance).square().mean()) / expected
+    assert spread <= 1 + 5 * ((2 + 1 / expected) / examples) ** 0.5
+    assert abs(float(torch.corrcoef(torch.stack([odd, lengths]))[0, 1])) <= 4 / examples**0.5
+
+
+@pytest.mark.parametrize(("examples", "size"), [(250, 20), (250, 32), (1000, 12), (5000, 32)])
+def test_examples_of_grouped_batches_meet_almost_as_many_others_as_of_plain_ones(
+    examples: int, size: int
+) -> None:
+    lengths = torch.arange(examples)
+
+    def mates(**given: Any) -> torch.Tensor:
+        """Distinct examples that each shared a batch with in twenty passes."""
+        batches = TaskBatches(range(examples), size, drop_last=True, seed=1, **given)
+        met = torch.zeros(examples, examples, dtype=torch.bool)
+        for _ in range(20 * len(batches)):
+            rows = torch.tensor(next(batches))
+            met[rows[:, None], rows] = True
+        return met.sum(1).double()
+
+    grouped, plain = mates(lengths=lengths), mates()
+    assert grouped.mean() >= 0.8 * plain.mean()
+    assert grouped.min() >= 0.75 * plain.min()  # the shortest and the longest ones
+
+
 def test_a_failing_collate_loses_no_batch() -> None:
     calls = []
 

@@ -231,6 +231,16 @@ def test_the_network_is_the_same_on_every_process_and_the_global_generator_untou
     assert torch.equal(torch.get_rng_state(), here)
 
 
+def test_the_generators_of_accelerators_were_reseeded(monkeypatch):
+    """Drawing the network must leave them alone: nothing would put them back."""
+    seeds, model = [], Tagger()
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", seeds.append)
+    SWEP(model, module="words", encoder="mix", hidden_size=5)
+    assert not seeds
+    torch.manual_seed(0)
+    assert seeds  # this is the way by which torch would have done it
+
+
 def test_state_is_saved_with_the_network(tmp_path):
     _, swep = build(stop=3)
     swep.after_step()

@@ -511,3 +511,23 @@ def test_processes_share_every_batch_without_overlap():
         assert name in "ab"
         assert not set(first) & set(second)
         assert sorted(first + second) == sorted(one)
+
+
+@pytest.mark.parametrize(
+    ("method", "per_step"), [("Sum", 8), ("DotProd", 8), ("PCGrad", 8), ("SequentialReptile", 4)]
+)
+def test_samples_per_second_counts_every_batch_of_a_step(tmp_path, method, per_step):
+    """Two tasks or the two halves of a pair are two batches, which a Trainer takes for one."""
+    options = (
+        {"method": method, "method_options": {"inner_steps": 3}}
+        if method.endswith("Reptile")
+        else {"method": method}
+    )
+    for schedule in ({"max_steps": 6}, {"max_steps": -1, "num_train_epochs": 2}):
+        made = trainer(tmp_path, trainer_options=options, **schedule)
+        metrics = made.train().metrics
+        seen = metrics["train_samples_per_second"] * metrics["train_runtime"]
+        assert seen == pytest.approx(per_step * made.state.global_step, rel=0.01)
+        assert made.state.log_history[-1]["train_samples_per_second"] == pytest.approx(
+            metrics["train_samples_per_second"]
+        )

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from functools import partial
 
 import pytest
 import torch
+from every_method import METHODS as EVERY
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 from toy import Trunk, assert_grads_close, autograd_of, batch, grads, loss_of, losses_of, trunk
 
 import gradaccord
+from gradaccord.data.samplers import ProportionalTasks, TaskBatches
 
 METHODS = {
     "Sum": gradaccord.Sum,
@@ -335,3 +338,115 @@ def test_peft_lora():
         ]
     ).double()
     torch.testing.assert_close(report.gram, rows @ rows.T, rtol=1e-5, atol=1e-6)
+
+
+class Waves(nn.Module):
+    """Complex weights and a real one; or the same numbers as pairs of reals."""
+
+    def __init__(self, pairs):
+        super().__init__()
+        generator = torch.Generator().manual_seed(0)
+        draw = partial(torch.randn, generator=generator, dtype=torch.complex128)
+        shapes = {"table": (2048, 2), "a": (2, 4), "b": (4, 3), "c": (4, 3)}
+        values = {name: draw(*shape) for name, shape in shapes.items()}
+        self.values = nn.ParameterDict(
+            {name: torch.view_as_real(v).clone() if pairs else v for name, v in values.items()}
+        )
+        self.scale = nn.Parameter(torch.ones(3, dtype=torch.float64))
+        self.pairs = pairs
+
+    def loss(self, task, seed):
+        weights = {n: torch.view_as_complex(v) if self.pairs else v for n, v in self.values.items()}
+        tokens, labels = batch(seed, rows=2048)
+        hidden = torch.tanh(weights["table"][tokens].mean(1) @ weights["a"])
+        waves = hidden @ weights["b" if task == "a" else "c"].conj()
+        return F.cross_entropy(waves.abs() * self.scale + waves.imag, labels)
+
+
+@contextmanager
+def default_device(device):
+    before = torch.get_default_device()
+    torch.set_default_device(device)
+    try:
+        yield
+    finally:
+        torch.set_default_device(before)
+
+
+def steps_of(name, device):
+    """Weights and reports of a few steps, the method built and run under a default device."""
+    make, tasks = EVERY[name]
+    model = trunk()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    steps = [losses_of(model, tasks, seed) for seed in range(6)]
+    found = []
+    with default_device(device):
+        method = make(model, optimizer)
+        for losses in steps:
+            report = method.backward(losses)
+            found += [report.losses, report.gram, report.weights]
+            optimizer.step()
+            method.after_step()
+            optimizer.zero_grad()
+            method.load_state_dict(method.state_dict())
+            report.to_floats()
+    return found + [p.detach() for p in model.parameters()]
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_default_device_other_than_the_cpu_mixed_devices(name):
+    """On the meta device every tensor that was meant for the CPU would have lost its values."""
+    for found, expected in zip(steps_of(name, "meta"), steps_of(name, "cpu"), strict=True):
+        assert found.device.type == "cpu"
+        torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("kind", ["SMART", "SWEP"])
+def test_a_default_device_other_than_the_cpu_under_a_wrapped_loss(kind):
+    found = []
+    for device in ("meta", "cpu"):
+        model = trunk()
+        tokens, labels = batch(0)
+        with default_device(device):
+            if kind == "SMART":
+                wrapper = gradaccord.SMART(model, epsilon=0.1, bregman=1.0, probe_every=1)
+            else:
+                wrapper = gradaccord.SWEP(model, encoder="words")
+            torch.manual_seed(1)
+            method = gradaccord.PCGrad(model)
+            forward, loss = partial(model, tokens, "a"), partial(F.cross_entropy, target=labels)
+            method.backward({"a": wrapper.loss(forward, loss)})
+            wrapper.after_step()
+            found.append([p.grad.clone() for p in model.parameters() if p.grad is not None])
+    torch.testing.assert_close(found[0], found[1], rtol=0, atol=0)
+
+
+def test_a_default_device_other_than_the_cpu_under_the_samplers():
+    found = []
+    for device in ("meta", "cpu"):
+        with default_device(device):
+            tasks = ProportionalTasks({"a": 10, "b": 90}, seed=3)
+            batches = TaskBatches(range(23), 4, seed=3)
+            found.append([(next(tasks), next(batches)) for _ in range(9)])
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("name", sorted(set(EVERY) - {"DotProd, noise"}))  # a sign per number
+def test_complex_weights_are_pairs_of_real_ones(name):
+    """An independent reference: with pairs of reals there is no conjugate to be forgotten."""
+    make, tasks = EVERY[name]
+    found = []
+    for pairs in (False, True):
+        model = Waves(pairs)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        method = make(list(model.named_parameters()), optimizer)
+        for step in range(6):
+            report = method.backward({t: partial(model.loss, t, 10 * step + ord(t)) for t in tasks})
+            optimizer.step()
+            method.after_step()
+            optimizer.zero_grad()
+        weights = [torch.view_as_real(p) if p.is_complex() else p for p in model.parameters()]
+        found.append(torch.cat([w.detach().flatten() for w in weights]))
+        found.append(report.gram.nan_to_num())
+    torch.testing.assert_close(found[0], found[2], rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(found[1], found[3], rtol=1e-10, atol=1e-12)

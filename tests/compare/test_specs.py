@@ -36,6 +36,14 @@ def test_a_spec_is_read_as_it_is_written(text):
     assert "/" not in Spec.parse(text).folder
 
 
+def test_a_spec_with_a_list_is_found_again():
+    text = "torchjd:weighting=Constant,weights=[1, 2, 5]"
+    assert list(dict.fromkeys([Spec.parse(text), Spec.parse("sum"), Spec.parse(text)])) == [
+        Spec.parse(text),
+        Spec.parse("sum"),
+    ]
+
+
 def test_numbers_stay_numbers():
     assert dict(Spec.parse("dotprod:weight=1e-3,mode=exact").options) == {
         "weight": 1e-3,

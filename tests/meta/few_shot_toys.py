@@ -79,6 +79,7 @@ def unrolled(
     adapted: Sequence[str] | None = None,
     first_order: bool = False,
     share: Callable[[list[Weights], int], list[Weights]] | None = None,
+    loss: Callable[[Weights, Tensor, Tensor], Tensor] = loss,
 ) -> Tensor:
     """The mean query loss, with a graph through all inner steps of all tasks."""
     names = list(w) if adapted is None else adapted

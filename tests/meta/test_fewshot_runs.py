@@ -295,6 +295,35 @@ def test_divergence_ends_with_the_remedy(pictures, tmp_path):
         run.train()
 
 
+def test_the_generators_of_accelerators_were_reseeded_by_a_run(pictures, tmp_path, monkeypatch):
+    """It must leave them alone: nothing would put them back."""
+    seeds = []
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", seeds.append)
+    options = {"filters": 4, "queries": 2, "test_queries": 2, "validation_tasks": 2, "iterations": 1}
+    before = torch.get_rng_state()
+    Run(settings_for("fomaml", **options), load(pictures), tmp_path / "run", seed=3).train()
+    assert not seeds
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(0)
+    assert seeds  # this is the way by which torch would have done it
+
+
+@pytest.mark.parametrize("method", ALGORITHMS)
+def test_a_run_never_steps_on_a_gradient_that_is_not_finite(pictures, tmp_path, method):
+    options = {"filters": 4, "queries": 2, "train_shots": 4, "inner_batch": 5, "iterations": 4}
+    run = Run(settings_for(method, test_queries=2, **options), load(pictures), tmp_path / "run")
+    run._step()
+    before = {name: tensor.clone() for name, tensor in run.learner.state_dict().items()}
+    with torch.no_grad():
+        run.learner.model.head.bias[0] = torch.nan
+    run._step()
+    run.learner.model.head.bias.data.copy_(before["model.head.bias"])
+    assert same(before, run.learner.state_dict())
+    run._step()
+    assert not same(before, run.learner.state_dict())
+    assert all(bool(p.isfinite().all()) for p in run.learner.parameters())
+
+
 def test_every_algorithm_and_preset_can_be_built(pictures):
     splits = load(pictures)
     for algorithm in ALGORITHMS:

@@ -133,6 +133,30 @@ def test_sizes_and_grey(tmp_path):
     assert read.images[:, 0, 2, 2].tolist() == [155, 205]
 
 
+def test_a_folder_of_greyscale_pictures_is_announced_and_read_as_grey(tmp_path):
+    """Saved with one channel or with three equal ones; one spot of colour is colour."""
+
+    def same(value):
+        buffer = io.BytesIO()
+        Image.new("RGB", (6, 6), (value, value, value)).save(buffer, "PNG")
+        return buffer.getvalue()
+
+    files = {f"{c}/{i}.png": picture(10 * c + i, mode="L") for c in range(10) for i in range(3)}
+    several = {f"{c}/same{i}.png": same(10 * c + i) for c in range(10) for i in range(3)}
+    grey = class_splits.load(archive(tmp_path / "grey.zip", {**files, **several}))
+    assert str(grey).endswith("6x6 grey")
+    assert grey.train.images.shape == (6 * 6, 1, 6, 6)
+    told = class_splits.load(tmp_path / "grey.zip", grey=True)
+    assert torch.equal(grey.train.images, told.train.images)
+    spot = Image.new("RGB", (6, 6))
+    spot.putpixel((5, 5), (0, 0, 1))
+    buffer = io.BytesIO()
+    spot.save(buffer, "PNG")
+    colour = class_splits.load(archive(tmp_path / "b.zip", {**files, "9/spot.png": buffer.getvalue()}))
+    assert str(colour).endswith("6x6 colour")
+    assert colour.train.images.shape[1] == 3
+
+
 def test_large_files_are_decoded_by_threads_in_order(tmp_path, monkeypatch):
     monkeypatch.setattr("gradaccord.data.image_classes.WORTH_THREADS", 0)
     files = {f"{c}/{i:03}.png": picture(i, 4, "L") for c in "ab" for i in range(100)}
@@ -195,6 +219,9 @@ def test_glyphs_have_over_a_thousand_classes_split_by_code_point_and_are_the_sam
 ):
     first = glyphs.draw()
     assert len(first) > 1000
+    told = (Path(__file__).parents[2] / "docs" / "fewshot.md").read_text()
+    assert f"`glyphs` are {len(first):,} characters" in told
+    assert f"{glyphs.SAMPLES} pictures each" in told
     assert first.counts.tolist() == [glyphs.SAMPLES] * len(first)
     assert first.images.shape[1:] == (1, 28, 28)
     ink = (first.images > 127).float().mean((1, 2, 3))

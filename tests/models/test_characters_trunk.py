@@ -162,6 +162,16 @@ class TestPretraining:
             assert torch.equal(one, other)
             assert torch.equal(one, third)
 
+    def test_the_generators_of_accelerators_were_reseeded(self, tmp_path, monkeypatch):
+        """Pretraining must leave them alone: nothing would put them back."""
+        seeds = []
+        monkeypatch.setenv("GRADACCORD_CACHE", str(tmp_path))
+        monkeypatch.setattr(torch.cuda, "manual_seed_all", seeds.append)
+        pretrained_characters(steps=1, seed=3)
+        assert not seeds
+        torch.manual_seed(0)
+        assert seeds  # this is the way by which torch would have done it
+
     def test_seed_changes_it(self, pretrained):
         other, _ = pretrained_characters(steps=1, seed=1)
         another, _ = pretrained_characters(steps=1, seed=2)

@@ -9,6 +9,7 @@ import pytest
 import torch
 from train_toy import complaint, said, same, until, weights
 
+from gradaccord.models.multitask import MultiTaskModel
 from gradaccord.train.faults import TrainingError
 from gradaccord.train.fitting import Fit
 from gradaccord.train.run import Interrupted
@@ -215,6 +216,41 @@ def test_ctrl_c_again_while_it_saves_changes_nothing(configured, run, tmp_path, 
         run(config, show=press)
     monkeypatch.undo()
     assert [p.name for p in (tmp_path / "run" / "checkpoints").iterdir()] == ["step-00000003"]
+    run(config, resume=True)
+    run(config, "whole")
+    assert same(weights(tmp_path / "run"), weights(tmp_path / "whole"))
+
+
+def test_sigterm_saves_after_the_step_as_ctrl_c_does(configured, run, tmp_path):
+    config = configured(train={"steps": 6, "save_every": 6, "evaluate_every": 6})
+
+    def end(progress):
+        if progress.step == 3:
+            signal.raise_signal(signal.SIGTERM)
+
+    with pytest.raises(Interrupted, match=r"Saved at step 3\."):
+        run(config, show=end)
+    run(config, resume=True)
+    run(config, "whole")
+    assert same(weights(tmp_path / "run"), weights(tmp_path / "whole"))
+
+
+def test_a_second_ctrl_c_within_a_step_stops_at_once_at_the_last_checkpoint(
+    configured, run, tmp_path, monkeypatch
+):
+    config = configured(train={"steps": 6, "save_every": 2, "evaluate_every": 6})
+    forward = MultiTaskModel.forward
+
+    def pressed_twice(self, task, batch):
+        if self.training and list((tmp_path / "run" / "checkpoints").glob("step-*2")):
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+        return forward(self, task, batch)
+
+    monkeypatch.setattr(MultiTaskModel, "forward", pressed_twice)
+    with pytest.raises(Interrupted, match="within a step, which is lost; .* is step-00000002"):
+        run(config)
+    monkeypatch.undo()
     run(config, resume=True)
     run(config, "whole")
     assert same(weights(tmp_path / "run"), weights(tmp_path / "whole"))

@@ -37,7 +37,7 @@ def test_what_a_sampler_draws_at_once_is_given_one_by_one():
 def test_a_pair_has_two_names_also_if_the_task_is_the_same():
     given = feeder("pair", sizes=(40,))
     first, second = next(given)
-    assert (first.name, second.name) == ("t0:1", "t0:2")
+    assert (first.name, second.name) == ("t0#1", "t0#2")
     assert not set(first.rows) & set(second.rows)
 
 
@@ -62,26 +62,27 @@ def test_unknown_samplers_and_options_are_answered():
         feeder("all", name="proportional", options={"p": 1})
 
 
-def test_rows_of_like_length_share_a_batch():
-    lengths = torch.randint(1, 100, (1000,), generator=torch.Generator().manual_seed(0))
-    grouped = TaskBatches(range(1000), 10, lengths=lengths, seed=0)
-    plain = TaskBatches(range(1000), 10, seed=0)
+@pytest.mark.parametrize(("batches", "share"), [(400, 0.25), (2000, 0.1)])
+def test_rows_of_like_length_share_a_batch(batches, share):
+    rows = 10 * batches
+    lengths = torch.randint(1, 100, (rows,), generator=torch.Generator().manual_seed(0))
 
-    def padding(batches):
-        rows = [next(batches) for _ in range(100)]
-        assert sorted(i for own in rows for i in own) == list(range(1000))
-        return sum(int(lengths[own].max()) * len(own) - int(lengths[own].sum()) for own in rows)
+    def padding(**given):
+        drawn = TaskBatches(range(rows), 10, seed=0, **given)
+        own = torch.tensor([next(drawn) for _ in range(batches)])
+        assert own.flatten().sort().values.tolist() == list(range(rows))
+        return int((lengths[own].amax(1, keepdim=True) - lengths[own]).sum())
 
-    assert padding(grouped) < 0.25 * padding(plain)
+    assert padding(lengths=lengths) < share * padding()
 
 
 def test_grouped_batches_resume_exactly():
-    lengths = torch.arange(100)
-    one, other = (TaskBatches(range(100), 8, lengths=lengths, seed=3) for _ in range(2))
-    for _ in range(17):
+    lengths = torch.arange(2011)
+    one, other = (TaskBatches(range(2011), 8, lengths=lengths, seed=3) for _ in range(2))
+    for _ in range(500):
         next(one)
     other.load_state_dict(one.state_dict())
-    assert [next(one) for _ in range(20)] == [next(other) for _ in range(20)]
+    assert [next(one) for _ in range(300)] == [next(other) for _ in range(300)]
 
 
 @pytest.mark.parametrize("name", METHODS)

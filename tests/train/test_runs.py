@@ -2,6 +2,7 @@
 
 import csv
 import json
+import subprocess
 
 import pytest
 import torch
@@ -106,6 +107,44 @@ def test_a_run_learns_and_writes_down_everything(configured, run, tmp_path):
     assert results["errors"]["film"]["confusion"]["labels"] == ["no", "yes"]
     assert sum(results["errors"]["long"]["histogram"]["counts"]) == 16
     assert len(results["evaluations"]) == 4
+
+
+def test_the_log_and_the_notes_of_a_run_hold_what_the_docs_say(configured, run, tmp_path, monkeypatch):
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    monkeypatch.chdir(repository)
+    for line in ("init -q", "-c user.name=a -c user.email=a@b commit -q --allow-empty -m first"):
+        subprocess.run(["git", *line.split()], check=True)
+    run(configured(method="pcgrad", train={"steps": 2}), command=["gradaccord", "train", "it"])
+    about = json.loads((tmp_path / "run" / "about.json").read_text())
+    head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
+    assert about["git"] == head.stdout.strip()
+    assert about["command"] == ["gradaccord", "train", "it"]
+    assert about["system"]
+    assert about["cores"]
+    records = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    steps = [record for record in records if record["event"] == "step"]
+    assert [record["step"] for record in steps] == [1, 2]
+    for record in steps:
+        assert {*record["loss"]} == {"film", "bank", "long"}
+        assert {"cosine", "dot", "conflicts", "lr"} <= {*record}
+
+
+def test_trajectory_methods_are_evaluated_and_saved_at_their_outer_weights(
+    configured, run, tmp_path, checkpoint
+):
+    """With an outer rate of almost nothing those are the pretrained ones, wherever a run is stopped."""
+    method = {"name": "sequential_reptile", "inner_steps": 5, "outer_lr": 1e-9}
+    results = run(configured(method=method, train={"steps": 8, "lr": 1e-2, "evaluate_every": 3}))
+    assert len(results["evaluations"]) >= 2
+    assert all(each["distance"]["total"] < 1e-5 for each in results["evaluations"])
+    before, after = (
+        AutoModel.from_pretrained(folder).state_dict()
+        for folder in (checkpoint, tmp_path / "run" / "model")
+    )
+    assert all(torch.allclose(value, after[name], atol=1e-6) for name, value in before.items())
+    plain = run(configured(method="sum", train={"steps": 8, "lr": 1e-2, "evaluate_every": 3}), "plain")
+    assert plain["evaluations"][-1]["distance"]["total"] > 1e-2
 
 
 def test_the_saved_model_predicts_as_the_trained_one(configured, run, tmp_path, files):

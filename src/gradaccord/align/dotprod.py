@@ -178,8 +178,8 @@ class DotProd(PairedSum):
             if self.mode == "exact":
                 try:
                     return self._exact_pair(first, second)
-                except NoDoubleBackward:
-                    name = self._culprit(second)
+                except NoDoubleBackward as error:
+                    name = error.culprit or self._culprit(second)
                 report = self._difference_pair(first, second)  # may fail for the same reason
                 self._fall_back(name)
                 return report
@@ -195,18 +195,20 @@ class DotProd(PairedSum):
         again = self.scheme == "symmetric" or (self.objective == "cosine" and not single)
         if again:
             self._run(second)
-        with self._first_attempt():
+        with self._attempt():
             second.random = second.random or RandomState.capture(self.parameters.tensors)
 
             def direction(gradient: Vector) -> tuple[Vector, float]:
                 seen = second if again else replace(second, gradient=gradient, factor=1.0)
                 return self._direction(first, seen)[:2]
 
-            term = exact(self.gatherer, second, direction, again, unproven=not self._twice)
+            unproven = not self._twice
+            term = exact(self.gatherer, second, direction, again, unproven)
+            if self.scheme == "symmetric":
+                vector, factor, _ = self._direction(second, first)
+                other = exact(self.gatherer, first, lambda _: (vector, factor), True, unproven)
         unit = -second.factor
         if self.scheme == "symmetric":
-            vector, factor, _ = self._direction(second, first)
-            other = exact(self.gatherer, first, lambda _: (vector, factor), again=True)
             scale_(term, 0.5 * unit)
             add_(term, other, -0.5 * first.factor)
             unit = 1.0
@@ -303,11 +305,8 @@ class DotProd(PairedSum):
         return self._report([first, second], table, extras)
 
     @contextmanager
-    def _first_attempt(self) -> Iterator[None]:
-        """Leave no trace of an exact product that failed, as long as none has worked."""
-        if self._twice:
-            yield
-            return
+    def _attempt(self) -> Iterator[None]:
+        """Leave no trace of an exact product that failed."""
         start = RandomState.capture(self.parameters.tensors)
         buffers = buffers_of(self.engine.model)
         values = [b.detach().clone() for b in buffers]

@@ -34,6 +34,8 @@ class Batch:
     gradient: Vector
     factor: float
     random: RandomState | None = None  # from before its run
+    scale: float = 1.0  # the engine's loss scale, where the batch waits
+    trained: tuple[bool, ...] = ()  # which parameters were trainable, where the batch waits
     kept: bool = False  # part of the method's state: not to be changed while something may still fail
     versions: list[int] | None = None  # of the weights, as counted by torch when they are written to
 
@@ -59,8 +61,9 @@ class PairedSum:
     Half as many optimiser steps as plain training takes. `backward` may be given the pair as two
     entries of the mapping, or one batch a call: then the first call of a pair leaves `.grad` None, so
     that `optimizer.step()` does nothing, and the second one fills it. In every window of `every`
-    batches the last two form a pair and the others are ordinary steps. A batch that waits for its
-    partner at the end of an epoch is trained plainly after `finish()`. Cost: one batch gradient a
+    batches the last two form a pair and the others are ordinary steps; pairs in one call need an even
+    `every`. A batch that waits for its partner at the end of an epoch is trained plainly after
+    `finish()`. A weight frozen while one waits is out of the pair. Cost: one batch gradient a
     batch, one gradient of memory while a batch waits.
 
     model: the module as it is called in the losses, or an iterable of (name, parameter) pairs.
@@ -118,6 +121,7 @@ class PairedSum:
         batch, self.waiting, self.seen = self.waiting, None, 0
         if batch is None:
             return False
+        batch = self._as_of_now(batch)
         scale_(batch.gradient, batch.factor)
         self._deliver(batch.gradient)
         return True
@@ -135,6 +139,7 @@ class PairedSum:
                 "name": self.waiting.name,
                 "loss": self.waiting.loss.clone(),
                 "factor": self.waiting.factor,
+                "scale": self.waiting.scale,
                 "gradient": dict(zip(self.parameters.names, gradient, strict=True)),
             }
         return {
@@ -156,7 +161,14 @@ class PairedSum:
             found = [saved["gradient"].get(name) for name in self.parameters.names]
             gradient = compact(self.parameters, [None if g is None else g.clone() for g in found])
             self.waiting = Batch(
-                saved["name"], None, saved["loss"].clone(), gradient, float(saved["factor"]), kept=True
+                saved["name"],
+                None,
+                saved["loss"].clone(),
+                gradient,
+                float(saved["factor"]),
+                scale=float(saved.get("scale", 1.0)),
+                trained=self._trained(),
+                kept=True,
             )
         self.seen = int(state["seen"])
         self.generator.set_state(state["generator"].cpu())
@@ -181,7 +193,7 @@ class PairedSum:
                 f"{type(self).__name__} takes one batch or two, got {len(batches.tasks)} entries: "
                 f"{', '.join(batches.tasks)}."
             )
-        empty = torch.zeros(())
+        empty = torch.zeros((), device="cpu")
         return [Batch(name, calls, empty, [], 0.0) for name, calls in batches.tasks.items()]
 
     def _given_pair(self, first: Batch, second: Batch) -> StepReport:
@@ -189,6 +201,12 @@ class PairedSum:
             raise ValueError(
                 f"A batch of {self.waiting.name!r} waits for its partner, and a pair was given: call "
                 "finish() first, or give one batch a call throughout."
+            )
+        left = self.every - self.seen
+        if left % 2:
+            raise ValueError(
+                f"`every` is {self.every}, of which {left} are left, and a pair was given: use an even "
+                "`every`, or give one batch a call."
             )
         self.seen += 2
         if self.seen < self.every:
@@ -206,6 +224,7 @@ class PairedSum:
         if self.waiting is None:
             self._run(batch)
             batch.kept = True
+            batch.scale, batch.trained = self.engine.scale(), self._trained()
             batch.versions = [p._version for p in self.parameters.tensors]
             self.waiting = batch
             return self._report([batch], None, {"waiting": 1.0})
@@ -216,7 +235,27 @@ class PairedSum:
                 "both gradients should be taken at the same weights.",
                 stacklevel=4,
             )
-        return self._pair(first, batch)
+        for name, then, now in zip(self.parameters.names, first.trained, self._trained(), strict=True):
+            if now and not then:
+                raise ValueError(
+                    f"Parameter {name!r} was frozen when the pair's first batch ({first.name!r}) was "
+                    "run and is not now: unfreeze between pairs, e.g. after finish()."
+                )
+        return self._pair(self._as_of_now(first), batch)
+
+    def _trained(self) -> tuple[bool, ...]:
+        return tuple(p.requires_grad for p in self.parameters.tensors)
+
+    def _as_of_now(self, batch: Batch) -> Batch:
+        """A batch that has waited, at the loss scale and with the weights that are trained now."""
+        scale = self.engine.scale()
+        pairs = zip(batch.gradient, self._trained(), strict=True)
+        return replace(
+            batch,
+            gradient=[g if trained else None for g, trained in pairs],
+            factor=batch.factor * (scale / batch.scale),
+            scale=scale,
+        )
 
     def _run(self, batch: Batch, by_rows: bool = True) -> None:
         """Loss and gradient of a batch at the weights as they are, unless it has them."""
@@ -232,8 +271,8 @@ class PairedSum:
 
     def _table(self, *batches: Batch) -> torch.Tensor:
         """Dot products between the batches' gradients, without loss scale."""
-        factors = torch.tensor([b.factor for b in batches], dtype=torch.float64) / self.engine.scale()
         table = products(self.gatherer, *[b.gradient for b in batches])
+        factors = table.new_tensor([b.factor for b in batches]) / self.engine.scale()
         return table * factors[:, None] * factors[None, :]
 
     def _deliver_reduced(self, vector: Vector) -> None:
@@ -257,14 +296,14 @@ class PairedSum:
             names = [f"{name}#{i}" for i, name in enumerate(names, 1)]
         weight = 0.5 if self.reduction == "mean" and len(batches) == 2 else 1.0
         found = {"waiting": 0.0}
-        unknown = torch.full((len(batches),) * 2, math.nan, dtype=torch.float64)
+        unknown = torch.full((len(batches),) * 2, math.nan, dtype=torch.float64, device="cpu")
         if len(batches) == 2:
             found |= {"dot": math.nan if table is None else float(table[0, 1])}
         return StepReport(
             tasks=tuple(names),
             losses=torch.stack([batch.loss for batch in batches]),
             gram=unknown if table is None else table,
-            weights=torch.full((len(batches),), weight, dtype=torch.float64),
+            weights=torch.full((len(batches),), weight, dtype=torch.float64, device="cpu"),
             groups=("model",),
             seconds=0.0,
             finite=table is None or bool(torch.isfinite(table).all()),

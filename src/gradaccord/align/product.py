@@ -16,7 +16,7 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 
 from gradaccord.align.paired import Batch
 from gradaccord.align.vectors import Vector, add_, none_like, scale_, vector_of
-from gradaccord.core.bank import Bank, Gradient, Rows, compact, put, take
+from gradaccord.core.bank import Bank, Gradient, Rows, compact, put, rows_of_sparse, take
 from gradaccord.core.collect import Collector
 from gradaccord.core.displaced import buffers_of, displaced, preserved
 from gradaccord.core.engine import Engine
@@ -45,7 +45,14 @@ KINKED = (
 
 
 class NoDoubleBackward(Exception):  # noqa: N818
-    """Something on the way from the loss to the weights can be differentiated only once."""
+    """Something on the way from the loss to the weights can be differentiated only once.
+
+    culprit: what it is, where that is known at once.
+    """
+
+    def __init__(self, message: str, culprit: str | None = None) -> None:
+        super().__init__(message)
+        self.culprit = culprit
 
 
 class _TwiceBackward(Engine):
@@ -67,12 +74,13 @@ class _TwiceBackward(Engine):
         # say so: without it, a loss with a gradient of its own would pass for a constant.
         one = torch.ones((), dtype=loss.dtype, device=loss.device, requires_grad=True)
         scaled = loss * one * self.inner.scale()
+        _refuse_checkpoints(scaled)
         try:
             found = torch.autograd.grad(scaled, weights, create_graph=True, allow_unused=True)
             gradient: list[torch.Tensor | None] = [None] * len(self.tensors)
             for i, g in zip(trained, found, strict=True):
                 gradient[i] = g
-            vector, factor = self.direction([None if g is None else g.detach() for g in gradient])
+            vector, factor = self.direction([None if g is None else _stored(g) for g in gradient])
             terms = [
                 _dot(g, v)
                 for g, v in zip(gradient, vector, strict=True)
@@ -97,6 +105,8 @@ class _TwiceBackward(Engine):
                 continue
             if p.grad is not None:
                 p.grad.add_(new.detach())
+            elif new.is_sparse:
+                p.grad = new.detach()
             else:
                 # autograd may give two weights one tensor, or one number seen many times
                 memory = new.untyped_storage().data_ptr()
@@ -105,10 +115,17 @@ class _TwiceBackward(Engine):
                 held.add(memory)
 
 
+def _stored(gradient: torch.Tensor) -> Gradient:
+    return rows_of_sparse(gradient.detach()) if gradient.is_sparse else gradient.detach()
+
+
 def _dot(gradient: torch.Tensor, vector: Gradient) -> torch.Tensor:
+    """The real inner product, which can be differentiated: complex numbers count as pairs of reals."""
+    values = vector.values if isinstance(vector, Rows) else vector
     if isinstance(vector, Rows):
-        return (gradient.index_select(0, vector.index) * vector.values).sum()
-    return (gradient * vector).sum()
+        gradient = gradient.index_select(0, vector.index)
+    product = (gradient * values.conj()).sum()
+    return product.real if product.is_complex() else product
 
 
 def _refuse_errors(output: torch.Tensor) -> None:
@@ -116,13 +133,31 @@ def _refuse_errors(output: torch.Tensor) -> None:
 
     They mark functions that can be differentiated once, and lie on no way to the weights.
     """
+    if any(name == "torch::autograd::Error" for name in _names(output)):
+        raise RuntimeError("a function that can be differentiated only once")
+
+
+def _refuse_checkpoints(output: torch.Tensor) -> None:
+    """Raise if the graph holds a reentrant activation checkpoint.
+
+    The weights within are no part of the graph: a gradient of named weights silently passes by them.
+    """
+    if any("Checkpoint" in name for name in _names(output)):
+        raise NoDoubleBackward(
+            "Reentrant activation checkpointing hides the weights within from an exact product: use "
+            "use_reentrant=False, or mode='difference'.",
+            "Reentrant activation checkpointing (use_reentrant=True, where False is the remedy)",
+        )
+
+
+def _names(output: torch.Tensor) -> Iterator[str]:
+    """The names of all nodes of a graph."""
     todo, seen = [output.grad_fn], set()
     while todo:
         node = todo.pop()
         if node is None or node in seen:
             continue
-        if node.name() == "torch::autograd::Error":
-            raise RuntimeError("a function that can be differentiated only once")
+        yield node.name()
         seen.add(node)
         todo += [following for following, _ in node.next_functions]
 

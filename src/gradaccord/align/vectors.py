@@ -97,7 +97,7 @@ def combination(first: Vector, a: float, second: Vector, b: float) -> Vector:
 def flip_signs_(vector: Vector, generator: torch.Generator) -> None:
     """Give every coordinate a random sign: the same length, no direction."""
     for values in _values(vector):
-        signs = torch.randint(0, 2, values.shape, generator=generator, dtype=torch.int8)
+        signs = torch.randint(0, 2, values.shape, generator=generator, dtype=torch.int8, device="cpu")
         values.mul_(signs.to(values.device, values.dtype).mul_(2).sub_(1))
 
 

@@ -83,7 +83,7 @@ class Combination:
 
     def own_weights(self, measured: Measured) -> torch.Tensor:
         """The weight of each task in the parameters that it alone reaches, [T]."""
-        return torch.ones(len(measured.tasks), dtype=torch.float64)
+        return torch.ones(len(measured.tasks), dtype=torch.float64, device="cpu")
 
     def backward(self, losses: Losses) -> StepReport:
         """Fill `.grad` with the combined gradient. See `gradaccord.core.method.Method`."""
@@ -95,7 +95,7 @@ class Combination:
                 bank, order = self.gatherer.gather(losses)
             bank = bank.ordered(self.task_order(bank.tasks))
             measured, groups, finite = self._measure(bank)
-            plain = torch.ones(len(measured.groups), len(bank.tasks), dtype=torch.float64)
+            plain = torch.ones(len(measured.groups), len(bank.tasks), dtype=torch.float64, device="cpu")
             own = plain[0]
             weights = plain
             if finite:
@@ -134,17 +134,19 @@ class Combination:
         losses = self.gatherer.losses(bank)
         if not self.measure:
             shape = (len(self.partition.groups), *losses.shape * 2)
-            unknown = torch.full(shape, float("nan"), dtype=torch.float64)
-            nothing = torch.zeros(len(self.partition.groups), dtype=torch.bool)
-            moving = torch.zeros(len(losses), dtype=torch.bool)
+            unknown = torch.full(shape, float("nan"), dtype=torch.float64, device="cpu")
+            nothing = torch.zeros(len(self.partition.groups), dtype=torch.bool, device="cpu")
+            moving = torch.zeros(len(losses), dtype=torch.bool, device="cpu")
             measured = Measured(
                 tuple(bank.tasks), losses, unknown, self.partition.groups, nothing, moving
             )
             return measured, [-1] * len(self.parameters), bool(torch.isfinite(losses).all())
         products = self.gatherer.products(bank)
         groups = self._shared_groups(bank, products)
-        grams = torch.zeros(len(self.partition.groups), *products.shape[1:], dtype=torch.float64)
-        present = torch.zeros(len(self.partition.groups), dtype=torch.bool)
+        grams = torch.zeros(
+            len(self.partition.groups), *products.shape[1:], dtype=torch.float64, device="cpu"
+        )
+        present = torch.zeros(len(self.partition.groups), dtype=torch.bool, device="cpu")
         for group, product in zip(groups, products, strict=True):
             if group >= 0:
                 grams[group] += product
@@ -212,6 +214,6 @@ class Combination:
 
 def projection_order(n_tasks: int, generator: torch.Generator) -> torch.Tensor:
     """For each task i, the others in a random order: [T, T - 1]."""
-    keys = torch.rand(n_tasks, n_tasks, generator=generator, dtype=torch.float32)
+    keys = torch.rand(n_tasks, n_tasks, generator=generator, dtype=torch.float32, device="cpu")
     keys.fill_diagonal_(2.0)  # the task itself comes last, and is cut off
     return keys.argsort(dim=1)[:, :-1]

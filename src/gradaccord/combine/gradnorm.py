@@ -73,7 +73,7 @@ class GradNorm(Combination):
 
     def _weights_of(self, measured: Measured) -> torch.Tensor:
         weights = [self.weights.get(task, 1.0) for task in measured.tasks]
-        return torch.tensor(weights, dtype=torch.float64)
+        return torch.tensor(weights, dtype=torch.float64, device="cpu")
 
     def _learn(self, measured: Measured, weights: torch.Tensor) -> None:
         losses = [
@@ -88,8 +88,8 @@ class GradNorm(Combination):
             return
         tasks = [measured.tasks[i] for i in active]
         lengths = self._squares(measured, active).clamp_min(0).sqrt()
-        progress = torch.tensor(
-            [losses[i] / self.initial_losses[measured.tasks[i]] for i in active], dtype=torch.float64
+        progress = weights.new_tensor(
+            [losses[i] / self.initial_losses[measured.tasks[i]] for i in active]
         )
         norms = weights[active] * lengths
         targets = norms.mean() * (progress / progress.mean()) ** self.alpha

@@ -35,11 +35,11 @@ class GradVac(Combination):
             raise ValueError(f"`beta` is {beta!r}: it must lie between 0 and 1.")
         self.beta = beta
         self.tasks: list[str] = []  # every task seen so far
-        self.targets = torch.zeros(len(self.partition.groups), 0, 0, dtype=torch.float64)
+        self.targets = torch.zeros(len(self.partition.groups), 0, 0, dtype=torch.float64, device="cpu")
 
     def weigh(self, measured: Measured) -> torch.Tensor:
         self._make_room(measured.tasks)
-        index = torch.tensor([self.tasks.index(task) for task in measured.tasks])
+        index = torch.tensor([self.tasks.index(task) for task in measured.tasks], device="cpu")
         order = projection_order(len(index), self.generator)
         targets = self.targets[:, index[:, None], index]
         weights, targets = gradvac_weights(measured.grams, targets, order, self.beta)
@@ -82,9 +82,10 @@ def gradvac_weights(
     Returns the weights [..., T] and the new targets. All i advance together: each step of the loop
     meets a different pair for every i.
     """
-    tasks = torch.arange(gram.shape[-1])
+    tasks = torch.arange(gram.shape[-1], device=gram.device)
     targets = targets.clone()
-    coefficients = torch.eye(len(tasks), dtype=gram.dtype).expand(gram.shape).clone()
+    coefficients = torch.eye(len(tasks), dtype=gram.dtype, device=gram.device)
+    coefficients = coefficients.expand(gram.shape).clone()
     lengths = gram.diagonal(dim1=-2, dim2=-1).clamp_min(0).sqrt()
     for j in order.T:
         dot = (coefficients * gram[..., j, :]).sum(-1)

@@ -28,9 +28,10 @@ def pcgrad_weights(gram: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
 
     order[i] lists the tasks that gradient i is projected against, in turn. All i advance together.
     """
-    tasks = torch.arange(gram.shape[-1])
+    tasks = torch.arange(gram.shape[-1], device=gram.device)
     # g_i' = sum_k coefficients[..., i, k] g_k
-    coefficients = torch.eye(len(tasks), dtype=gram.dtype).expand(gram.shape).clone()
+    coefficients = torch.eye(len(tasks), dtype=gram.dtype, device=gram.device)
+    coefficients = coefficients.expand(gram.shape).clone()
     for j in order.T:
         dot = (coefficients * gram[..., j, :]).sum(-1)
         square = gram[..., j, j]

@@ -26,7 +26,7 @@ class Sum(Combination):
         self.measure = measure
 
     def weigh(self, measured: Measured) -> torch.Tensor:
-        return torch.ones(measured.grams.shape[:2], dtype=torch.float64)
+        return torch.ones(measured.grams.shape[:2], dtype=torch.float64, device="cpu")
 
 
 class Mean(Sum):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -92,9 +93,9 @@ class TorchJD(Combination):
                 )
 
     def weigh(self, measured: Measured) -> torch.Tensor:
-        seed = int(torch.randint(2**62, (), generator=self.generator))
-        weights = torch.ones(measured.grams.shape[:2], dtype=torch.float64)
-        with seeded(seed):
+        seed = int(torch.randint(2**62, (), generator=self.generator, device="cpu"))
+        weights = torch.ones(measured.grams.shape[:2], dtype=torch.float64, device="cpu")
+        with seeded(seed), torch.device("cpu"):
             for group in measured.shared.nonzero().flatten().tolist():
                 with self._present(group, measured.tasks):
                     weights[group] = self._weights(group, measured)
@@ -126,7 +127,7 @@ class TorchJD(Combination):
             )
         weights = weights.detach().to("cpu", torch.float64)
         for task, weight in zip(measured.tasks, weights.tolist(), strict=True):
-            if not torch.isfinite(torch.tensor(weight)):
+            if not math.isfinite(weight):
                 raise ValueError(
                     f"The weighting {self.name} gave task {task!r} the weight {weight}: the step "
                     "was not taken."

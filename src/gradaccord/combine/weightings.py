@@ -170,4 +170,8 @@ def _known(name: str) -> str:
 
 
 def _tensor(value: Any) -> Any:
-    return torch.tensor(value, dtype=torch.float64) if isinstance(value, list | tuple) else value
+    return (
+        torch.tensor(value, dtype=torch.float64, device="cpu")
+        if isinstance(value, list | tuple)
+        else value
+    )

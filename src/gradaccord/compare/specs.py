@@ -66,6 +66,9 @@ class Spec:
         named = "+".join([f"{self.method}:{options}" if options else self.method, *self.added])
         return named if self.rate == 1 else f"{named}@{self.rate:g}"
 
+    def __hash__(self) -> int:
+        return hash(str(self))  # options may hold lists
+
     @property
     def folder(self) -> str:
         """The name as a folder's."""

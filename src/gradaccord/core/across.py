@@ -53,7 +53,7 @@ def join(
             mine, bank.gradients[i] = bank.gradients[i], []  # let go of them as we go
             weight = bank.factors[i] * bank.items[i] / items
         gradients = _summed(mine, weight, layout, parameters, group)
-        joined.add(task, gradients, 1.0, torch.tensor(loss, dtype=torch.float64), items)
+        joined.add(task, gradients, 1.0, torch.tensor(loss, dtype=torch.float64, device="cpu"), items)
     return joined
 
 
@@ -147,7 +147,9 @@ def join_shards(bank: Bank, shards: Shards) -> Bank:
     FSDP2 averages over processes what was stored in units of one item.
     """
     table = torch.tensor(
-        [[n, n * float(x)] for n, x in zip(bank.items, bank.losses, strict=True)], dtype=torch.float64
+        [[n, n * float(x)] for n, x in zip(bank.items, bank.losses, strict=True)],
+        dtype=torch.float64,
+        device="cpu",
     )
     world = 1
     for group in shards.groups:

@@ -115,6 +115,11 @@ def _sum_rows(terms: list[tuple[Rows, float]]) -> Rows:
     return Rows(union, total, first.shape, first.sparse)
 
 
+def as_real(gradient: torch.Tensor) -> torch.Tensor:
+    """Complex numbers as pairs of real ones, whose dot product is theirs with the conjugate."""
+    return torch.view_as_real(gradient.resolve_conj()) if gradient.is_complex() else gradient
+
+
 def union_of_rows(gradients: Sequence[Rows]) -> torch.Tensor:
     """The rows that any of the gradients touches, sorted."""
     union: torch.Tensor = torch.unique(torch.cat([rows.index for rows in gradients]))
@@ -143,7 +148,7 @@ def compact(parameters: Parameters, gradients: Sequence[torch.Tensor | None]) ->
             continue
         gradient = local(given)
         if gradient.is_sparse:
-            stored.append(_rows_of_sparse(gradient))
+            stored.append(rows_of_sparse(gradient))
         elif position in parameters.embeddings:
             stored.append(_rows_of_dense(gradient))
         else:
@@ -151,7 +156,8 @@ def compact(parameters: Parameters, gradients: Sequence[torch.Tensor | None]) ->
     return stored
 
 
-def _rows_of_sparse(gradient: torch.Tensor) -> Rows:
+def rows_of_sparse(gradient: torch.Tensor) -> Rows:
+    """What a sparse tensor holds, by the rows touched."""
     gradient = gradient.coalesce()
     if gradient.sparse_dim() != 1:
         raise ValueError(
@@ -163,7 +169,8 @@ def _rows_of_sparse(gradient: torch.Tensor) -> Rows:
 
 def _rows_of_dense(gradient: torch.Tensor) -> Gradient:
     # The fastest exact test for a row of zeros: 8 times faster than `aminmax`, 3 times than `any`.
-    index = torch.nonzero((gradient.amax(1) != 0) | (gradient.amin(1) != 0)).flatten()
+    values = as_real(gradient).flatten(1)
+    index = torch.nonzero((values.amax(1) != 0) | (values.amin(1) != 0)).flatten()
     if 2 * len(index) > gradient.shape[0]:
         return gradient
     return Rows(index, gradient.index_select(0, index), gradient.shape, sparse=False)
@@ -186,7 +193,7 @@ def is_finite(gradient: Gradient) -> torch.Tensor:
     """Whether it holds neither inf nor NaN (this process's part), as a tensor where the gradient is."""
     values = gradient.values if isinstance(gradient, Rows) else local(gradient)
     values = values.coalesce().values() if values.is_sparse else values
-    values = torch.view_as_real(values) if values.is_complex() else values
+    values = as_real(values)
     if not values.numel():
         return torch.ones((), dtype=torch.bool, device=values.device)
     # Both ends are NaN if a value is. 20 times faster than to look at every value with `isfinite`.

@@ -159,7 +159,7 @@ class _Mean:
         self.unit_is_one = unit_is_one
         self.items = 0.0
         self.counted: bool | None = None
-        self.loss = torch.zeros(())
+        self.loss = torch.zeros((), device="cpu")
         self.last: tuple[float, torch.Tensor] = (0.0, self.loss)
 
     def add(self, loss: torch.Tensor, items: float | None) -> torch.Tensor:

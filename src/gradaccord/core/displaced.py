@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
+from gradaccord.core.autocast import weights_moved
 from gradaccord.core.bank import Gradient, Rows
 from gradaccord.core.sharding import local
 
@@ -43,6 +44,7 @@ def displaced(
                             held = room[i] = torch.empty_like(weights)
                         kept.append((weights, None, held.to(weights.device).copy_(weights)))
                         weights.add_(local(d).to(weights.dtype), alpha=step)
+            weights_moved()
             yield
     finally:
         with torch.no_grad():
@@ -51,6 +53,7 @@ def displaced(
                     weights.copy_(values)
                 else:
                     weights.index_copy_(0, rows, values)
+        weights_moved()
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from gradaccord.core.across import first_one, join, join_shards, same_plan, sum_over
+from gradaccord.core.autocast import weights_moved
 from gradaccord.core.bank import Bank, Gradient, is_finite
 from gradaccord.core.collect import Collector
 from gradaccord.core.engine import as_engine
@@ -86,7 +87,7 @@ class Gatherer:
         """The Gram matrix of the tasks' gradients for each parameter, [P, T, T], without loss scale."""
         products = gram(bank.gradients)
         self.agree_on(products)
-        factors = torch.tensor(bank.factors, dtype=torch.float64) / self.engine.scale()
+        factors = torch.tensor(bank.factors, dtype=torch.float64, device="cpu") / self.engine.scale()
         return products * factors[:, None] * factors[None, :]
 
     def agree_on(self, products: torch.Tensor) -> None:
@@ -113,6 +114,7 @@ class Gatherer:
 
     def collect(self, losses: Losses) -> Bank | Exception:
         """This process's own bank; under DDP an exception is kept until the others know of it."""
+        weights_moved()  # the user's optimiser may have stepped in this very autocast region
         try:
             self._check_parameters()
             try:

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 
 import torch
 
-from gradaccord.core.bank import Gradient, Rows, union_of_rows
+from gradaccord.core.bank import Gradient, Rows, as_real, union_of_rows
 
 # Products are summed in the gradients' precision within a block and in float64 between blocks. A
 # plain float32 dot product over 10 million values is off by 1e-4; blocks of this size by 1e-6.
@@ -34,10 +34,10 @@ def gram(gradients: Sequence[Sequence[Gradient | None]]) -> torch.Tensor:
             for product in _products(column):
                 products.setdefault(product.device, []).append(product)
                 owners.setdefault(product.device, []).extend([position] * len(product))
-    total = torch.zeros(n_parameters, n_tasks, n_tasks, dtype=torch.float64)
+    total = torch.zeros(n_parameters, n_tasks, n_tasks, dtype=torch.float64, device="cpu")
     for device, parts in products.items():
         summed = torch.cat(parts).to("cpu").to(torch.float64)  # the one transfer from the device
-        total.index_add_(0, torch.tensor(owners[device]), summed)
+        total.index_add_(0, torch.tensor(owners[device], device="cpu"), summed)
     return total
 
 
@@ -60,7 +60,7 @@ def _products(column: Sequence[Gradient | None]) -> Iterator[torch.Tensor]:
             yield block @ block.mT
         return
     dense = [g.dense() if isinstance(g, Rows) else g for g in column]
-    flat = [None if g is None else _real(g).reshape(-1) for g in dense]
+    flat = [None if g is None else as_real(g).reshape(-1) for g in dense]
     whole = [f for f in flat if f is not None and f.dtype == _wide(f.dtype)]
     if not len(next(f for f in flat if f is not None)):
         return  # this process has no part of a small sharded parameter
@@ -111,7 +111,7 @@ def _row_blocks(column: Sequence[Rows | None]) -> Iterator[torch.Tensor]:
     """Blocks over the union of the rows touched."""
     present = [rows for rows in column if rows is not None]
     union = union_of_rows(present)
-    values = [None if rows is None else _real(rows.values).flatten(1) for rows in column]
+    values = [None if rows is None else as_real(rows.values).flatten(1) for rows in column]
     sample = next(v for v in values if v is not None)
     width = max(1, BLOCK // max(1, sample.shape[1]))
     starts = torch.arange(0, len(union) + width, width, device=union.device)
@@ -124,10 +124,6 @@ def _row_blocks(column: Sequence[Rows | None]) -> Iterator[torch.Tensor]:
                 piece = slice(bound[k], bound[k + 1])
                 rows[place[piece] - start] = value[piece].to(rows.dtype)
         yield block.flatten(1)[None]
-
-
-def _real(gradient: torch.Tensor) -> torch.Tensor:
-    return torch.view_as_real(gradient) if gradient.is_complex() else gradient
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype:

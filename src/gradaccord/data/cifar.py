@@ -101,7 +101,7 @@ def _archived(path: Path) -> Files:
 def _python(name: str, content: bytes, label: bytes) -> Labelled:
     batch = _unpickled(name, content)
     try:
-        data, labels = batch[b"data"], torch.tensor(batch[label])
+        data, labels = batch[b"data"], torch.tensor(batch[label], device="cpu")
         images = torch.from_numpy(data.reshape(-1, 3, 32, 32).copy())
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         raise ValueError(f"{name} is not a batch of CIFAR ({error!r}): fetch it again.") from error

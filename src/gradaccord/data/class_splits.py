@@ -153,7 +153,7 @@ def from_folder(
 def divide(name: str, classes: ImageClasses, *, seed: int = 0) -> ClassSplits:
     """Divide classes at random into 64 % to train, 16 % to validate and 20 % to test."""
     total = len(classes)
-    order = torch.randperm(total, generator=torch.Generator().manual_seed(seed)).tolist()
+    order = torch.randperm(total, generator=torch.Generator().manual_seed(seed), device="cpu").tolist()
     first = round(SHARES[0] * total)
     second = first + round(SHARES[1] * total)
     parts = (sorted(order[:first]), sorted(order[first:second]), sorted(order[second:]))
@@ -178,7 +178,7 @@ def class_number_and_name(path: PurePosixPath) -> str | None:
 def _merged(classes: ImageClasses, own: tuple[str, ...]) -> ImageClasses:
     """Classes of one name become one."""
     names = sorted(set(own))
-    labels = torch.tensor([names.index(name) for name in own])[classes.labels]
+    labels = torch.tensor([names.index(name) for name in own], device="cpu")[classes.labels]
     order = labels.argsort(stable=True)
     return ImageClasses(classes.images[order], labels[order], tuple(names))
 

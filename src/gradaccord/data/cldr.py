@@ -70,7 +70,9 @@ class Examples:
         """The same names, as inputs and targets."""
         return cls(
             texts=tuple(name.text for name in names),
-            labels=torch.tensor([KINDS.index(name.kind) for name in names], dtype=torch.int64),
+            labels=torch.tensor(
+                [KINDS.index(name.kind) for name in names], dtype=torch.int64, device="cpu"
+            ),
             concepts=tuple(name.concept for name in names),
         )
 
@@ -109,7 +111,7 @@ class Vocabulary:
         rows = [[self._numbers.get(c, self.UNKNOWN) for c in text[:max_length]] for text in texts]
         longest = max((len(row) for row in rows), default=0)
         padded = [row + [self.PADDING] * (longest - len(row)) for row in rows]
-        return torch.tensor(padded, dtype=torch.int64).reshape(len(rows), longest)
+        return torch.tensor(padded, dtype=torch.int64, device="cpu").reshape(len(rows), longest)
 
 
 @dataclass(frozen=True)

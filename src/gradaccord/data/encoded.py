@@ -29,7 +29,7 @@ class Ragged:
         for sequence in sequences:
             flat += sequence
             starts.append(len(flat))
-        return cls(torch.tensor(flat, dtype=dtype), torch.tensor(starts))
+        return cls(torch.tensor(flat, dtype=dtype, device="cpu"), torch.tensor(starts, device="cpu"))
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -46,11 +46,11 @@ class Ragged:
         """Some sequences as a rectangle [places, longest] of int64."""
         starts, lengths = self.starts[places], self.lengths[places]
         width = int(lengths.max()) if length is None else length
-        grid = torch.arange(width)
+        grid = torch.arange(width, device="cpu")
         inside = grid < lengths.unsqueeze(1)
         index = (starts.unsqueeze(1) + grid).clamp_max(max(len(self.flat) - 1, 0))
         if not len(self.flat):
-            return torch.full((len(places), width), filler)
+            return torch.full((len(places), width), filler, device="cpu")
         return torch.where(inside, self.flat[index].long(), filler)
 
 
@@ -94,8 +94,8 @@ class Encoded:
         sequences = Ragged.of(ids)
         return cls(
             ids=sequences,
-            first=torch.arange(len(sequences) + 1),
-            example=torch.arange(len(sequences)),
+            first=torch.arange(len(sequences) + 1, device="cpu"),
+            example=torch.arange(len(sequences), device="cpu"),
             types=None if types is None else Ragged.of(types),
             columns=columns or {},
             notes=notes or {},
@@ -109,12 +109,14 @@ class Encoded:
     def lengths(self) -> torch.Tensor:
         """Of each row: the tokens of its longest sequence, which decide what a batch costs."""
         if self.ids is None:
-            return torch.ones(len(self), dtype=torch.int64)
+            return torch.ones(len(self), dtype=torch.int64, device="cpu")
         lengths = self.ids.lengths
         if len(lengths) == len(self):
             return lengths
-        rows = torch.repeat_interleave(torch.arange(len(self)), self.first.diff())
-        return torch.zeros(len(self), dtype=torch.int64).scatter_reduce(0, rows, lengths, "amax")
+        rows = torch.repeat_interleave(torch.arange(len(self), device="cpu"), self.first.diff())
+        return torch.zeros(len(self), dtype=torch.int64, device="cpu").scatter_reduce(
+            0, rows, lengths, "amax"
+        )
 
     def batch(self, rows: Sequence[int]) -> Batch:
         """Some rows as the model takes them.
@@ -122,18 +124,20 @@ class Encoded:
         input_ids, attention_mask (and token_type_ids) are [sequences, length]; if rows have several
         sequences, `row` [sequences] says which place of the batch each belongs to.
         """
-        chosen = torch.as_tensor(rows)
+        chosen = torch.as_tensor(rows, device="cpu")
         batch = {name: column[chosen] for name, column in self.columns.items()}
         if self.ids is None:
             return batch
         counts = self.first[chosen + 1] - self.first[chosen]
-        row = torch.repeat_interleave(torch.arange(len(chosen)), counts)
-        within = torch.arange(len(row)) - torch.repeat_interleave(counts.cumsum(0) - counts, counts)
+        row = torch.repeat_interleave(torch.arange(len(chosen), device="cpu"), counts)
+        within = torch.arange(len(row), device="cpu") - torch.repeat_interleave(
+            counts.cumsum(0) - counts, counts
+        )
         places = self.first[chosen][row] + within
         lengths = self.ids.lengths[places]
         batch["input_ids"] = self.ids.padded(places, self.pad)
         width = batch["input_ids"].shape[1]
-        batch["attention_mask"] = (torch.arange(width) < lengths.unsqueeze(1)).long()
+        batch["attention_mask"] = (torch.arange(width, device="cpu") < lengths.unsqueeze(1)).long()
         if self.types is not None:
             batch["token_type_ids"] = self.types.padded(places, 0, width)
         for name, values in self.tokens.items():

@@ -11,11 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gradaccord.data.columns import Columns, Reader
+from gradaccord.data.columns import WITH_LABELS, Columns, Reader, cell_of
 from gradaccord.data.dataset import Dataset
 from gradaccord.data.readers import squad
 from gradaccord.data.readers.conll import Conll, types_in
-from gradaccord.data.readers.files import File
+from gradaccord.data.readers.files import File, at
 from gradaccord.data.readers.layouts import ORDER, SPLITS, Iob, Wanted, with_own_ids
 from gradaccord.data.rows import Row, format_of, rows_of
 
@@ -80,29 +80,28 @@ def read(
     splits = {split: with_own_ids(made) for split, made in splits.items()}
     for each in wanted.values():
         notes.update(each.notes)
-    kept = reader.labels if kind in ("classification", "tagging") else ()
-    return Dataset(name, kind, splits, kept, language, options_of(kind, splits), notes)
+    return Dataset(name, kind, splits, reader.labels, language, options_of(kind, splits), notes)
 
 
 def examples(reader: Reader, rows: Sequence[Row], file: File, wanted: Wanted) -> list[Any]:
     """The examples of one file's rows."""
     if not rows:
         raise ValueError(f"{file} holds no row.")
-    places = reader.places([*rows[0][1]], file, wanted.split)
+    places = reader.places([*rows[0][1]], at(file, 1), wanted.split)
     return [reader.example(row, places, file, line, wanted) for line, row in rows]
 
 
 def with_labels(reader: Reader, parts: Iterable[tuple[str, File, Sequence[Row]]]) -> Reader:
     """The reader with the classes or entity types that occur, where none were given."""
-    if reader.labels or reader.kind not in ("classification", "tagging"):
+    if reader.labels or reader.kind not in WITH_LABELS:
         return reader
     field = "label" if reader.kind == "classification" else "tags"
     found: set[str] = set()
     for split, file, rows in parts:
-        columns = reader.places([*rows[0][1]], file, split).get(field) if rows else None
+        columns = reader.places([*rows[0][1]], at(file, 1), split).get(field) if rows else None
         if columns is None:
             continue
-        cells = (row.get(columns[0]) for _, row in rows)
+        cells = (cell_of(row, columns, at(file, line)) for line, row in rows)
         if field == "label":
             found |= {_written(cell) for cell in cells if cell not in (None, "", -1)}
         else:
@@ -141,13 +140,17 @@ def _by_split(files: Files) -> dict[str, list[File]]:
     for opened in found.values():
         for file in opened:
             if not file.path.is_file():
-                raise FileNotFoundError(2, "No such file", str(file.path))
+                raise FileNotFoundError(2, "No such file", str(file.path.absolute()))
     return {split: found[split] for split in ORDER if split in found}
 
 
 def _conll(columns: Columns, encoding: str, comments: bool) -> Conll:
     places = {}
     for field, place in columns.items():
+        if field not in ("words", "tags"):
+            raise ValueError(
+                f"`columns` names {field!r}: a CoNLL file has columns of words and tags alone."
+            )
         try:
             places[field] = int(str(place))
         except ValueError:

@@ -50,7 +50,9 @@ def load(*, size: int = 28, rotations: bool = False, seed: int = 0) -> ClassSpli
     seed: of samples and split. The first call takes some seconds, later ones read the cache.
     """
     classes = draw(size=size, seed=seed)
-    order = torch.randperm(len(classes), generator=torch.Generator().manual_seed(seed)).tolist()
+    order = torch.randperm(
+        len(classes), generator=torch.Generator().manual_seed(seed), device="cpu"
+    ).tolist()
     first = round(SPLIT[0] * len(classes))
     second = first + round(SPLIT[1] * len(classes))
     train = classes.part(sorted(order[:first]))
@@ -96,13 +98,13 @@ def _make(size: int, seed: int) -> Kept:
     generator = torch.Generator().manual_seed(seed)
     letters, drawn, faces = _letters()
     places = torch.stack([_faces_of_samples(len(drawn[letter]), generator) for letter in letters])
-    starts = torch.tensor([faces[letter] for letter in letters])
+    starts = torch.tensor([faces[letter] for letter in letters], device="cpu")
     pictures = torch.cat([torch.stack(drawn[letter]) for letter in letters])
     chosen = (starts[:, None] + places).flatten()
     images = torch.cat(
         [_vary(pictures[rows].float() / 255, size, generator) for rows in torch.split(chosen, 2048)]
     )
-    labels = torch.arange(len(letters)).repeat_interleave(SAMPLES)
+    labels = torch.arange(len(letters), device="cpu").repeat_interleave(SAMPLES)
     return {"images": images, "labels": labels}, {"names": json.dumps(letters)}
 
 
@@ -168,7 +170,8 @@ def _unlike(drawn: dict[str, list[torch.Tensor]]) -> list[str]:
 def _faces_of_samples(faces: int, generator: torch.Generator) -> torch.Tensor:
     """Every face about equally often, in random order."""
     rounds = -(-SAMPLES // faces)
-    return torch.cat([torch.randperm(faces, generator=generator) for _ in range(rounds)])[:SAMPLES]
+    orders = [torch.randperm(faces, generator=generator, device="cpu") for _ in range(rounds)]
+    return torch.cat(orders)[:SAMPLES]
 
 
 def _vary(pictures: torch.Tensor, size: int, generator: torch.Generator) -> torch.Tensor:
@@ -176,7 +179,7 @@ def _vary(pictures: torch.Tensor, size: int, generator: torch.Generator) -> torc
     count = len(pictures)
 
     def uniform(low: float, high: float, *shape: int) -> torch.Tensor:
-        return low + (high - low) * torch.rand(count, *shape, generator=generator)
+        return low + (high - low) * torch.rand(count, *shape, generator=generator, device="cpu")
 
     x = pictures.unsqueeze(1)
     thick, thin = F.max_pool2d(x, 3, 1, 1), -F.max_pool2d(-x, 3, 1, 1)
@@ -187,9 +190,8 @@ def _vary(pictures: torch.Tensor, size: int, generator: torch.Generator) -> torc
     stretch = torch.exp(uniform(-0.18, 0.18, 2))
     cos, sin = angle.cos(), angle.sin()
     turn = torch.stack([cos, -sin, sin, cos], 1).view(-1, 2, 2)
-    lean = torch.stack([torch.ones(count), shear, torch.zeros(count), torch.ones(count)], 1).view(
-        -1, 2, 2
-    )
+    one, zero = torch.ones_like(shear), torch.zeros_like(shear)
+    lean = torch.stack([one, shear, zero, one], 1).view(-1, 2, 2)
     linear = (turn @ lean) * stretch[:, None, :]
     affine = torch.cat([linear, uniform(-0.12, 0.12, 2, 1)], 2)
     grid = F.affine_grid(affine, [count, 1, size, size], align_corners=False)

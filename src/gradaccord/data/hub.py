@@ -62,9 +62,8 @@ def load(
     wanted = {split: Wanted(split, language, reader.labels, iob) for split in chosen}
     made = {split: with_own_ids(examples(reader, rows[split], file, wanted[split])) for split in chosen}
     notes = {what: times for each in wanted.values() for what, times in each.notes.items()}
-    kept = reader.labels if kind in ("classification", "tagging") else ()
     ordered = {split: made[split] for split in ORDER if split in made}
-    return Dataset(str(path), kind, ordered, kept, language, options_of(kind, made), notes)
+    return Dataset(str(path), kind, ordered, reader.labels, language, options_of(kind, made), notes)
 
 
 def _open(path: str, cache: str | Path | None) -> Mapping[str, Any]:

@@ -29,7 +29,7 @@ SUFFIXES = frozenset(
 # threads were slower than one (28 and 84 pixels), above it faster.
 WORTH_THREADS = 30_000
 THREADS = 4
-LAYOUT = "1"  # of the cached file; another number forgets the old ones
+LAYOUT = "2"  # of the cached file; another number forgets the old ones
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,12 @@ class ImageClasses:
                 raise ValueError(f"Class {c} does not exist: there are {len(self)}, numbered from 0.")
         ends = self.counts.cumsum(0).tolist()
         starts = [0, *ends[:-1]]
-        rows = [torch.arange(starts[c], ends[c]) for c in chosen]
+        rows = [torch.arange(starts[c], ends[c], device="cpu") for c in chosen]
         return ImageClasses(
             self.images[torch.cat(rows)] if rows else self.images[:0],
-            torch.repeat_interleave(torch.tensor([len(r) for r in rows], dtype=torch.long)),
+            torch.repeat_interleave(
+                torch.tensor([len(r) for r in rows], dtype=torch.long, device="cpu")
+            ),
             tuple(self.names[c] for c in chosen),
         )
 
@@ -95,8 +97,8 @@ def read_classes(
     source: a folder, a zip file, or several of them. class_of: class name of an image by its path
     inside the source, None to leave it out; images from several places may share a class. size:
     height and width in pixels that every image is resized to (antialiased); without it all must be of
-    one size. grey: one channel instead of three. invert: 255 - x, for dark ink on white paper. keep:
-    in the cache (see `data/cache.py`).
+    one size. grey: one channel instead of three (which is so anyway where no picture has any colour).
+    invert: 255 - x, for dark ink on white paper. keep: in the cache (see `data/cache.py`).
     """
     sources = [Path(s) for s in ([source] if isinstance(source, str | Path) else source)]
     for path in sources:
@@ -174,7 +176,11 @@ def _decode_all(
                 "give `size` to resize all to one."
             )
     images = torch.stack(decoded)
-    labels = torch.repeat_interleave(torch.tensor([len(by_class[name]) for name in names]))
+    if images.shape[1] == 3 and all(bool((i == i[:1]).all()) for i in decoded):
+        images = images[:, :1].contiguous()  # no picture has any colour
+    labels = torch.repeat_interleave(
+        torch.tensor([len(by_class[name]) for name in names], device="cpu")
+    )
     return (
         {"images": 255 - images if invert else images, "labels": labels},
         {"names": json.dumps(names)},

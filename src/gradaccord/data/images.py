@@ -62,7 +62,7 @@ class Images(Sequence[Picture]):
         sizes = {tuple(image.shape) for image in images}
         if len(sizes) != 1:
             raise ValueError(f"The images have {len(sizes)} different sizes: give some, of one size.")
-        return cls(torch.stack(images), torch.tensor(labels))
+        return cls(torch.stack(images), torch.tensor(labels, device="cpu"))
 
     def __len__(self) -> int:
         return len(self.images)
@@ -81,7 +81,7 @@ class Images(Sequence[Picture]):
 
     def part(self, places: Iterable[int] | torch.Tensor) -> Images:
         """Some of the images, in the order given."""
-        chosen = places if isinstance(places, torch.Tensor) else torch.tensor(list(places))
+        chosen = places if isinstance(places, torch.Tensor) else torch.tensor([*places], device="cpu")
         return Images(self.images[chosen], self.labels[chosen])
 
     def statistics(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -90,7 +90,7 @@ class Images(Sequence[Picture]):
             [torch.bincount(c.flatten(), minlength=256) for c in self.images.unbind(1)]
         )
         shares = counts.double() / counts.sum(1, keepdim=True)
-        values = torch.arange(256, dtype=torch.float64) / 255
+        values = torch.arange(256, dtype=torch.float64, device="cpu") / 255
         mean = shares @ values
         spread = (shares @ values.square() - mean.square()).clamp_min(0).sqrt()
         return tuple(mean.tolist()), tuple(max(s, 1e-6) for s in spread.tolist())

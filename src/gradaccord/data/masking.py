@@ -48,8 +48,8 @@ class Mask:
     def __init__(self, tokens: Tokens, share: float, generator: torch.Generator | None = None) -> None:
         self.mask = tokens.mask
         self.share = share
-        self.special = torch.tensor([*tokens.special, tokens.mask])
-        every = torch.arange(tokens.size)
+        self.special = torch.tensor([*tokens.special, tokens.mask], device="cpu")
+        every = torch.arange(tokens.size, device="cpu")
         self.ordinary = every[~torch.isin(every, self.special)]
         self.generator = generator
 

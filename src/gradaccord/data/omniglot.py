@@ -60,7 +60,9 @@ def load(
         raise ValueError(
             f"`validation` is {validation}: hold out 1 to {TRAIN - 1} of the {TRAIN} classes."
         )
-    order = torch.randperm(len(characters), generator=torch.Generator().manual_seed(seed)).tolist()
+    order = torch.randperm(
+        len(characters), generator=torch.Generator().manual_seed(seed), device="cpu"
+    ).tolist()
     train = characters.part(order[: TRAIN - validation])
     return ClassSplits(
         "omniglot",

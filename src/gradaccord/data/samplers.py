@@ -6,11 +6,12 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from numbers import Integral
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar, get_args
 
 import torch
 
 Example = TypeVar("Example")
+Pairs = Literal["batches", "tasks"]
 
 
 class TaskSampler(Iterator[tuple[str, ...]]):
@@ -92,7 +93,7 @@ class SequentialTasks(TaskSampler):
         """The task whose turn it is."""
         place = self.step % len(self)
         if place == 0 and self.shuffle:
-            order = torch.randperm(len(self.tasks), generator=self.generator).tolist()
+            order = torch.randperm(len(self.tasks), generator=self.generator, device="cpu").tolist()
             self.order = tuple(self.tasks[i] for i in order)
         ends = accumulate(self.batches[task] for task in self.order)
         return (next(task for task, end in zip(self.order, ends, strict=True) if place < end),)
@@ -155,7 +156,9 @@ class WeightedTasks(TaskSampler):
             raise ValueError(f"`n` is {n!r}: draw a whole number >= 1 of tasks per step.")
         self.n = n
         largest = max(weights.values())
-        self.weights = torch.tensor([w / largest for w in weights.values()], dtype=torch.float64)
+        self.weights = torch.tensor(
+            [w / largest for w in weights.values()], dtype=torch.float64, device="cpu"
+        )
 
     @property
     def probabilities(self) -> dict[str, float]:
@@ -197,6 +200,54 @@ class UniformTasks(WeightedTasks):
         super().__init__(dict.fromkeys(names, 1.0), n=n, seed=seed)
 
 
+class TaskPairs(TaskSampler):
+    """Every step the two tasks of a pair of batches, for methods on pairs such as `DotProd`.
+
+    Kedia et al. 2021 (Algorithm 1) pair consecutive batches of the one stream they train on; so here
+    a pair is two consecutive batches of one task, drawn once for both.
+
+    sampler: draws the tasks.
+    pairs: "batches": each task that is drawn gives a pair of its own batches. "tasks": the tasks, in
+        the order in which they are drawn, make the pairs two by two, which aligns tasks with one
+        another. None: "tasks" where the sampler draws several tasks at once, else "batches".
+    """
+
+    def __init__(self, sampler: TaskSampler, pairs: Pairs | None = None) -> None:
+        super().__init__(sampler.tasks)
+        if pairs not in (None, *get_args(Pairs)):
+            raise ValueError(f"`pairs` is {pairs!r}: use 'batches' or 'tasks'.")
+        self.sampler = sampler
+        self.pairs = pairs
+        self.pending: tuple[str, ...] = ()  # drawn and not yet given
+
+    def draw(self) -> tuple[str, ...]:
+        """The first batch's task and the second's."""
+        while len(self.pending) < 2:
+            drawn = next(self.sampler)
+            alone = self.pairs == "batches" or (self.pairs is None and len(drawn) == 1)
+            self.pending += tuple(task for task in drawn for _ in range(2 if alone else 1))
+        pair, self.pending = self.pending[:2], self.pending[2:]
+        return pair
+
+    def state_dict(self) -> dict[str, Any]:
+        """The sampler's, and what it has drawn ahead."""
+        return super().state_dict() | {"of": self.sampler.state_dict(), "pending": self.pending}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from a saved position; a fresh instance with the same tasks will do."""
+        super().load_state_dict(state)
+        self.sampler.load_state_dict(state["of"])
+        self.pending = tuple(state["pending"])
+
+
+def batch_names(tasks: Sequence[str]) -> tuple[str, ...]:
+    """A name for each batch of a step: its task's, with #1, #2, ... where that comes more than once."""
+    return tuple(
+        f"{task}#{tasks[: i + 1].count(task)}" if tasks.count(task) > 1 else task
+        for i, task in enumerate(tasks)
+    )
+
+
 class TaskBatches(Iterator[Any], Generic[Example]):
     """The batches of one task: endless, shuffled anew on every pass, resumed exactly.
 
@@ -206,11 +257,14 @@ class TaskBatches(Iterator[Any], Generic[Example]):
 
     data: anything with a length and items. collate: makes a batch of a list of items.
     lengths: of each item, e.g. in tokens. With them, items of like length share a batch, so that
-        little is padded: every `GROUP` batches' worth of shuffled items are sorted before they are
-        cut into batches, and the batches come in random order.
+        little is padded: the shuffled items are sorted within windows of at most `WINDOW` batches and
+        of at most 1 / `PARTS` of a pass, so that over the passes an item meets about as many others
+        as without; a pass of fewer than 2 * `PARTS` batches is not sorted. The batches come in random
+        order, and what does not fill a batch is cut off at random, before anything is sorted.
     """
 
-    GROUP = 50
+    WINDOW = 50
+    PARTS = 25
 
     def __init__(
         self,
@@ -286,20 +340,23 @@ class TaskBatches(Iterator[Any], Generic[Example]):
     def _shuffle(self) -> torch.Tensor:
         self._shuffled = self.generator.get_state()  # to shuffle this pass again after a restart
         if not self.shuffle:
-            return torch.arange(len(self.data))
-        order = torch.randperm(len(self.data), generator=self.generator)
+            return torch.arange(len(self.data), device="cpu")
+        order = torch.randperm(len(self.data), generator=self.generator, device="cpu")
         return order if self.lengths is None else self._grouped(order, self.lengths)
 
     def _grouped(self, order: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        whole = len(order) // self.batch_size
+        window = min(whole // self.PARTS, self.WINDOW)
+        if window < 2:
+            return order
+        full = order[: whole * self.batch_size]
         pieces = [
             piece[lengths[piece].argsort(descending=True, stable=True)]
-            for piece in torch.split(order, self.GROUP * self.batch_size)
+            for piece in torch.split(full, window * self.batch_size)
         ]
-        batches = list(torch.split(torch.cat(pieces), self.batch_size))
-        # The last batch may be a short one, and stays at the end.
-        last = [batches.pop()] if len(batches[-1]) < self.batch_size else []
-        places = torch.randperm(len(batches), generator=self.generator).tolist()
-        return torch.cat([batches[place] for place in places] + last)
+        places = torch.randperm(whole, generator=self.generator, device="cpu")
+        batches = torch.cat(pieces).view(whole, self.batch_size)[places]
+        return torch.cat([batches.flatten(), order[len(full) :]])
 
 
 def _counts(field: str, counts: Mapping[str, int]) -> dict[str, int]:

@@ -85,10 +85,8 @@ class Choice:
         if self.is_a(MultiTaskReptile):  # one task for a whole trajectory
             steps = self.options.get("inner_steps") or _default(self.kind, "inner_steps")
             return SequentialTasks(dict.fromkeys(sizes, steps), shuffle=True, seed=seed)
-        if self.is_a(Trajectory):
+        if self.is_a(Trajectory) or self.is_a(PairedSum):
             return ProportionalTasks(sizes, seed=seed)
-        if self.is_a(PairedSum):
-            return ProportionalTasks(sizes, q=1.0, seed=seed)
         return RoundRobinTasks(batches)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from gradaccord.data.samplers import RoundRobinTasks, TaskBatches, TaskSampler
+from gradaccord.data.samplers import RoundRobinTasks, TaskBatches, TaskPairs, TaskSampler
 from gradaccord.integrations.plan import Passes, Plan, TaskCollator, TaskData, TaskLoader
 
 
@@ -34,6 +34,8 @@ def make_plan(trainer: Any, tasks: Mapping[str, Any]) -> tuple[Plan, dict[str, A
     sizes = {task: len(data) for task, data in tasks.items()}
     steps_of = {task: math.ceil(n / accumulation) for task, n in counts.items()}
     sampler = trainer.task_sampler or trainer.choice.sampler(sizes, steps_of, seed)
+    if paired and not isinstance(sampler, TaskPairs):
+        sampler = TaskPairs(sampler)
     for task in sampler.tasks:
         if task not in tasks:
             raise ValueError(
@@ -43,9 +45,8 @@ def make_plan(trainer: Any, tasks: Mapping[str, Any]) -> tuple[Plan, dict[str, A
     plan = Plan(
         sampler,
         begin,
-        _steps(sampler, steps_of, given=sampler is trainer.task_sampler, paired=paired),
+        _steps(sampler, steps_of, given=trainer.task_sampler is not None),
         accumulation=accumulation,
-        paired=paired,
         rank=args.process_index,
         world=args.world_size,
     )
@@ -55,16 +56,22 @@ def make_plan(trainer: Any, tasks: Mapping[str, Any]) -> tuple[Plan, dict[str, A
         "batch_size": size,
         "accumulation": accumulation,
         "seed": seed,
-        "sampler": type(sampler).__name__,
-        "paired": paired,
+        "sampler": _kind(sampler),
     }
 
 
-def _steps(sampler: TaskSampler, steps_of: Mapping[str, int], *, given: bool, paired: bool) -> int:
+def _kind(sampler: TaskSampler) -> str:
+    if isinstance(sampler, TaskPairs):
+        return f"TaskPairs({_kind(sampler.sampler)}, {sampler.pairs!r})"
+    return type(sampler).__name__
+
+
+def _steps(sampler: TaskSampler, steps_of: Mapping[str, int], *, given: bool) -> int:
     """Optimiser steps of an epoch: the sampler's own, or as many as there is data for."""
-    if isinstance(sampler, RoundRobinTasks) or (given and hasattr(sampler, "__len__")):
-        return len(sampler)
-    at_once = 2 if paired else min(getattr(sampler, "n", 1), len(sampler.tasks))
+    own = sampler.sampler if isinstance(sampler, TaskPairs) else sampler
+    if isinstance(own, RoundRobinTasks) or (given and hasattr(own, "__len__")):
+        return len(own)
+    at_once = 2 if own is not sampler else min(getattr(own, "n", 1), len(own.tasks))
     return max(1, math.ceil(sum(steps_of[task] for task in sampler.tasks) / at_once))
 
 

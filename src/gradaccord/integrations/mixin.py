@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -22,6 +23,7 @@ from gradaccord.integrations.loading import make_loader, make_plan
 from gradaccord.integrations.plan import Part
 from gradaccord.integrations.resuming import NETWORK, ResumingMixin
 from gradaccord.integrations.state import network_of
+from gradaccord.launched import fewer_than_asked
 from gradaccord.regularize.smart import SMART
 from gradaccord.trajectory.trajectory import Trajectory, at_outer_weights
 
@@ -37,7 +39,7 @@ class AlignedMixin(ResumingMixin):
         is then the task "train". `per_device_train_batch_size` is the batch of one task.
     sampler: a `TaskSampler` that says which tasks a step takes. By default every task in every step;
         for trajectory methods one task, p_t ~ N_t^0.2; for methods on pairs (DotProd, PairedSum) two
-        batches of one task, drawn by size. If it gives a pair method two tasks, they are the pair.
+        consecutive batches of one task, drawn likewise (see `TaskPairs`, which also pairs tasks).
     regularize: SMART, SWEP, or a partial of them; built on the model.
     regularize_kind: SMART's `kind`, or one per task.
     data_collator, compute_metrics: one for all tasks, or a mapping with one for each.
@@ -71,6 +73,7 @@ class AlignedMixin(ResumingMixin):
         self.task: str | None = None  # whose loss is being computed
         self._held: list[Part] = []  # of this step's micro-batches
         self._sums: dict[str, tuple[float, int]] = {}  # of the reports since the last log
+        self._examples = 0  # trained on in this call of `train`, over all processes
         self._plan_of_run = {}
         self._collators = data_collator if isinstance(data_collator, Mapping) else {}
         self._metrics_of = compute_metrics if isinstance(compute_metrics, Mapping) else {}
@@ -152,6 +155,7 @@ class AlignedMixin(ResumingMixin):
         """As of every Trainer."""
         self._held = []
         self._sums = {}
+        self._examples = 0
         return super().train(resume_from_checkpoint, *args, **options)
 
     def create_optimizer(self, *args: Any, **options: Any) -> Any:
@@ -172,6 +176,9 @@ class AlignedMixin(ResumingMixin):
         return optimizer
 
     def _build_method(self) -> None:
+        missing = fewer_than_asked(self.args.world_size)
+        if missing is not None:
+            warnings.warn(missing, stacklevel=2)
         if self.args.n_gpu > 1:
             raise ValueError(
                 f"{self.args.n_gpu} devices are used by one process (nn.DataParallel), which gives no "
@@ -199,6 +206,7 @@ class AlignedMixin(ResumingMixin):
     ) -> torch.Tensor:
         """Hold a micro-batch; with the last one of the step, fill `.grad` by the method."""
         self._held.extend(inputs)
+        self._examples += sum(part.examples for part in inputs)
         if not self.accelerator.sync_gradients:
             return torch.zeros((), device=self.args.device)
         model.train()
@@ -300,6 +308,8 @@ class AlignedMixin(ResumingMixin):
         if "loss" in logs:
             logs |= {key: total / count for key, (total, count) in self._sums.items()}
             self._sums = {}
+        if "train_samples_per_second" in logs:  # a Trainer supposes one batch a step
+            logs["train_samples_per_second"] = round(self._examples / logs["train_runtime"], 3)
         super().log(logs, *args, **options)
 
     # Evaluation

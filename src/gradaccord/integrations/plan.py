@@ -8,23 +8,28 @@ from typing import Any, NamedTuple
 
 from torch.utils.data import DataLoader, Dataset
 
-from gradaccord.data.samplers import TaskSampler
+from gradaccord.data.samplers import TaskSampler, batch_names
 
 
 class Draw(NamedTuple):
-    """One batch to be read: the name under which its loss is given, its task, its examples."""
+    """One batch to be read: the name under which its loss is given, its task, its examples.
+
+    total: examples over all processes.
+    """
 
     name: str
     task: str
     examples: list[int]
+    total: int
 
 
 class Part(NamedTuple):
-    """One batch as read and collated."""
+    """One batch as read and collated. examples: how many it has over all processes."""
 
     name: str
     task: str
     inputs: Any
+    examples: int
 
 
 class Plan:
@@ -35,7 +40,7 @@ class Plan:
     own share of each.
 
     sampler: which tasks a step takes. batches: begins the endless index batches of every task anew.
-    steps: optimiser steps of an epoch. paired: a lone task of a step gives two batches.
+    steps: optimiser steps of an epoch.
     """
 
     def __init__(
@@ -45,7 +50,6 @@ class Plan:
         steps: int,
         *,
         accumulation: int = 1,
-        paired: bool = False,
         rank: int = 0,
         world: int = 1,
     ) -> None:
@@ -53,7 +57,6 @@ class Plan:
         self.batches = batches
         self.steps = steps
         self.accumulation = accumulation
-        self.paired = paired
         self.rank, self.world = rank, world
         self.epoch = 0
         self._rewind()
@@ -82,22 +85,19 @@ class Plan:
 
     def _step(self) -> list[list[Draw]]:
         tasks = next(self.sampler)
-        names = [(task, task) for task in tasks]
-        if self.paired and len(tasks) == 1:
-            names = [(f"{tasks[0]}#1", tasks[0]), (f"{tasks[0]}#2", tasks[0])]
         self.at += 1
         # Name by name, so that the micro-batches of each join to what one large batch would hold.
         drawn = [
-            [Draw(name, task, self._share(task)) for _ in range(self.accumulation)]
-            for name, task in names
+            [self._draw(name, task) for _ in range(self.accumulation)]
+            for name, task in zip(batch_names(tasks), tasks, strict=True)
         ]
         return [list(parts) for parts in zip(*drawn, strict=True)]
 
-    def _share(self, task: str) -> list[int]:
+    def _draw(self, name: str, task: str) -> Draw:
         while True:
             index = next(self.streams[task])
             if len(index) >= self.world:  # the rest of a pass may be too small for all processes
-                return index[self.rank :: self.world]
+                return Draw(name, task, index[self.rank :: self.world], len(index))
 
 
 class TaskData(Dataset[Any]):
@@ -125,7 +125,8 @@ class TaskCollator:
     def __call__(self, drawn: list[tuple[Draw, list[Any]]]) -> list[Part]:
         """The parts of a micro-batch."""
         return [
-            Part(draw.name, draw.task, self.collators[draw.task](examples)) for draw, examples in drawn
+            Part(draw.name, draw.task, self.collators[draw.task](examples), draw.total)
+            for draw, examples in drawn
         ]
 
 

@@ -31,7 +31,9 @@ def generators(seeds: int) -> list[torch.Generator]:
 
 def draw(seeds: list[torch.Generator], below: int, number: int) -> torch.Tensor:
     """Integers below a bound for every seed: [number, seeds]."""
-    return torch.stack([torch.randint(below, (number,), generator=g) for g in seeds], dim=-1)
+    return torch.stack(
+        [torch.randint(below, (number,), generator=g, device="cpu") for g in seeds], dim=-1
+    )
 
 
 def pcgrad(starts: torch.Tensor, seeds: int, lrs: torch.Tensor) -> Iterates:
@@ -50,7 +52,7 @@ def gradvac(starts: torch.Tensor, seeds: int, lrs: torch.Tensor, beta: float = 0
 
 def _combined(starts: torch.Tensor, seeds: int, lrs: torch.Tensor, weigh: Weigh) -> Iterates:
     phi, rate = _begin(starts, seeds, lrs)
-    state = torch.zeros(*phi.shape[:-1], len(TASKS), len(TASKS), dtype=phi.dtype)
+    state = torch.zeros(*phi.shape[:-1], len(TASKS), len(TASKS), dtype=phi.dtype, device=phi.device)
     random = generators(seeds)
     while True:
         g = gradients(phi)

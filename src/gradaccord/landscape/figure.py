@@ -60,7 +60,7 @@ def figure_of(result: Result) -> Figure:
 
 
 def _plane(points: int = 121) -> tuple[Any, Any, torch.Tensor]:
-    axis = torch.linspace(*EXTENT, points, dtype=torch.float64)
+    axis = torch.linspace(*EXTENT, points, dtype=torch.float64, device="cpu")
     x, y = torch.meshgrid(axis, axis, indexing="xy")
     return x.numpy(), y.numpy(), torch.stack([x, y], -1)
 

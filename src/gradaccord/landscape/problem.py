@@ -17,8 +17,8 @@ from torch import nn
 
 DEPTH, RATE = 200.0, 0.2
 TASKS = ("x1", "x2", "x3")
-OPTIMA = torch.tensor([[0.0, 10.0], [0.0, 0.0], [10.0, 0.0]], dtype=torch.float64)
-STARTS = torch.tensor([[20.0, 5.0], [5.0, 20.0], [15.0, 15.0]], dtype=torch.float64)
+OPTIMA = torch.tensor([[0.0, 10.0], [0.0, 0.0], [10.0, 0.0]], dtype=torch.float64, device="cpu")
+STARTS = torch.tensor([[20.0, 5.0], [5.0, 20.0], [15.0, 15.0]], dtype=torch.float64, device="cpu")
 
 
 def losses(points: torch.Tensor) -> torch.Tensor:

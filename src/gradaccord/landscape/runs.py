@@ -227,7 +227,7 @@ def _run(result: Result, progress: Progress) -> None:
     clock = _Clock(sum(plan.updates for plan in plans.values()), progress)
     for method, plan in plans.items():
         rates = [plan.rate, *(result.settings.rates if method in SWEPT else ())]
-        iterates = plan.iterates(torch.tensor(rates, dtype=torch.float64))
+        iterates = plan.iterates(torch.tensor(rates, dtype=torch.float64, device="cpu"))
         own, *others = _path(method, iterates, plan.updates, clock).unbind(1)
         result.paths[method] = own
         result.rows.extend(summary(method, own, plan.rate))

@@ -72,6 +72,9 @@ class DotProd(Reptile):
         outcome.pairs, outcome.capped = counts.taken, counts.capped
         return outcome
 
+    def _twice(self) -> bool:
+        return True
+
     def _at_start(self, task: Task, place: int, counts: Pairs) -> Outcome:
         fast = self._copies()
         params = self._with(fast)

@@ -72,13 +72,14 @@ class Examples:
                 f"shots + {shape.queries} queries = {needed}: lower these or leave the class out."
             )
         # Places beyond a class's examples are never drawn.
-        self.absent = torch.arange(int(counts.max())) >= counts[:, None]
+        self.absent = torch.arange(int(counts.max()), device="cpu") >= counts[:, None]
 
     def draw(self, tasks: int, generator: torch.Generator) -> torch.Tensor:
         """Row numbers of the inputs [tasks, ways, shots + queries]: random classes, random examples."""
         s = self.shape
-        classes = torch.rand(tasks, len(self.starts), generator=generator).topk(s.ways, dim=1).indices
-        keys = torch.rand(tasks, s.ways, self.absent.shape[1], generator=generator)
+        keys = torch.rand(tasks, len(self.starts), generator=generator, device="cpu")
+        classes = keys.topk(s.ways, dim=1).indices
+        keys = torch.rand(tasks, s.ways, self.absent.shape[1], generator=generator, device="cpu")
         keys = keys.masked_fill_(self.absent[classes], -1.0)
         examples = keys.topk(s.shots + s.queries, dim=2).indices
         rows: torch.Tensor = self.starts[classes][:, :, None] + examples
@@ -87,14 +88,15 @@ class Examples:
     def orders(self, tasks: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
         """Random orders of the support and of the query examples of each task."""
         s = self.shape
-        support = torch.rand(tasks, s.ways * s.shots, generator=generator).argsort(1)
-        return support, torch.rand(tasks, s.ways * s.queries, generator=generator).argsort(1)
+        support = torch.rand(tasks, s.ways * s.shots, generator=generator, device="cpu")
+        query = torch.rand(tasks, s.ways * s.queries, generator=generator, device="cpu")
+        return support.argsort(1), query.argsort(1)
 
     def indices(self, tasks: int, generator: torch.Generator) -> Indices:
         """A batch of tasks as row numbers and labels."""
         s = self.shape
         rows = self.draw(tasks, generator)
-        labels = torch.arange(s.ways)[None, :, None].expand_as(rows)
+        labels = torch.arange(s.ways, device="cpu")[None, :, None].expand_as(rows)
         parts = []
         for part, order in zip(
             (slice(None, s.shots), slice(s.shots, None)), self.orders(tasks, generator), strict=True

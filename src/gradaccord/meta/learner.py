@@ -16,7 +16,15 @@ from gradaccord.core.engine import Engine
 from gradaccord.core.parameters import unwrapped
 from gradaccord.core.sharding import is_sharded
 from gradaccord.meta.fast import FastConv4, laid
-from gradaccord.meta.network import Network, Params, batch_statistics, chosen_network, general_network
+from gradaccord.meta.network import (
+    Network,
+    Params,
+    batch_statistics,
+    buffers_kept,
+    chosen_network,
+    general_network,
+    uncompiled,
+)
 from gradaccord.meta.predictions import Predictor
 from gradaccord.meta.processes import agree, sum_over_processes
 from gradaccord.meta.report import MetaReport
@@ -94,19 +102,21 @@ class MetaLearner(nn.Module):
                 "`model` is sharded by fully_shard, and the inner loop needs whole weights: use "
                 "DistributedDataParallel."
             )
+        _check_weights(model)
         self.inner_steps = whole_number("inner_steps", inner_steps)
         self.group = Engine(model).group
         self.model: nn.Module = unwrapped(model)
         self.loss = loss
-        trainable = [n for n, p in self.model.named_parameters() if p.requires_grad]
-        self.adapted = tuple(n for n in trainable if adapted is None or adapted(n))
+        self.learned = self._learned()
+        self.adapted = tuple(n for n in self.learned if adapted is None or adapted(n))
         if not self.adapted:
             raise ValueError(
-                f"None of the model's {len(trainable)} trainable parameters moves in the inner loop: "
-                "set requires_grad=True, or let `adapted` accept one of their names."
+                f"None of the model's {len(self.learned)} trainable parameters moves in the inner "
+                "loop: set requires_grad=True, or let `adapted` accept one of their names."
             )
         self.iteration: torch.Tensor
-        self.register_buffer("iteration", torch.zeros((), dtype=torch.int64))  # meta-updates so far
+        count = torch.zeros((), dtype=torch.int64, device="cpu")
+        self.register_buffer("iteration", count)  # meta-updates so far
         self.fast = fast
         self.threads = whole_number("threads", threads)
         self._is_fast = False
@@ -149,6 +159,10 @@ class MetaLearner(nn.Module):
         """Whether no task depends on what another one left behind."""
         return True
 
+    def _twice(self) -> bool:
+        """Whether a gradient becomes part of a graph, which what torch.compile makes does not allow."""
+        raise NotImplementedError
+
     def _begin(self) -> None:
         """Forget what an interrupted meta-iteration prepared."""
 
@@ -165,13 +179,16 @@ class MetaLearner(nn.Module):
         """Fill `.grad` with the mean meta-gradient over the tasks, and say what was seen.
 
         What stood in `.grad` before is replaced. On an exception `.grad` and all state are as before.
+        The trainable parameters must be those that the learner was made with. Activation checkpointing
+        is refused.
         """
         start = time.perf_counter()
         trainable = self._trainable()
         listed, place = self._agreed(lambda: self._listed(tasks))
         self._begin()
-        total, _ = self._agreed(lambda: self._total(listed, place))
-        self._sum_over_processes(total)
+        with buffers_kept(self.model, if_it_ends=False):
+            total, _ = self._agreed(lambda: self._total(listed, place))
+            self._sum_over_processes(total)
         finite = self._fill(trainable, total)
         self._commit(finite)
         return MetaReport(
@@ -195,7 +212,7 @@ class MetaLearner(nn.Module):
         """All parameters by name after the inner steps, for `torch.func.functional_call`; no graph."""
         steps = self._steps(steps)
         self._ready(support)
-        with batch_statistics(self.model, training=False):
+        with batch_statistics(self.model, training=False), buffers_kept(self.model):
             params = last(self._trajectory(support, labels, steps))
         return {name: tensor.detach().clone() for name, tensor in params.items()}
 
@@ -288,7 +305,11 @@ class MetaLearner(nn.Module):
             gradient = torch.autograd.grad(
                 loss, weights, create_graph=create_graph, allow_unused=True, materialize_grads=True
             )
-        return list(gradient)
+        return dense(gradient)
+
+    def _learned(self) -> tuple[str, ...]:
+        """The names of the model's trainable parameters."""
+        return tuple(n for n, p in self.model.named_parameters() if p.requires_grad)
 
     def _trainable(self) -> list[torch.Tensor]:
         return [parameter for parameter in self.parameters() if parameter.requires_grad]
@@ -318,7 +339,7 @@ class MetaLearner(nn.Module):
         if self._predictor is None:
             self._predictor = self._new_predictor()
         found = []
-        with batch_statistics(self.model, training=False):
+        with batch_statistics(self.model, training=False), buffers_kept(self.model):
             trajectory = self._trajectory(task.support, task.support_labels, steps)
             for step, params in enumerate(trajectory):
                 if every or step == steps:
@@ -343,11 +364,17 @@ class MetaLearner(nn.Module):
             raise ValueError("`tasks` holds no task: give at least one.")
         for place, task in enumerate(listed):
             _check_task(task, place)
+        changed = set(self.learned) ^ set(self._learned())
+        if changed:
+            raise ValueError(
+                f"Parameter {min(changed)!r} was frozen or made trainable after the learner was made: "
+                "undo it, or make a new learner."
+            )
         self._ready(listed[0].support)
         return listed
 
     def _total(self, tasks: list[Task], place: int) -> Outcome:
-        with self._training():
+        with self._training(), uncompiled() if self._twice() else nullcontext():
             outcomes = self._outcomes(tasks, place)
             total = next(outcomes)
             for outcome in outcomes:
@@ -374,7 +401,8 @@ class MetaLearner(nn.Module):
         if self.group is None:
             return
         counts = total.tasks, total.spent, total.pairs, total.capped
-        numbers = torch.tensor([float(total.loss), float(total.accuracy), *counts], dtype=torch.float64)
+        sums = [float(total.loss), float(total.accuracy), *counts]
+        numbers = torch.tensor(sums, dtype=torch.float64, device="cpu")
         total.gradients = [None if g is None else g.clone() for g in total.gradients]
         present = [gradient for gradient in total.gradients if gradient is not None]
         sum_over_processes([numbers, *present], self.group)
@@ -403,8 +431,23 @@ def last(trajectory: Iterator[Params]) -> Params:
 def accuracy_of(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """Share of right answers, float64; NaN if the labels are no class numbers."""
     if labels.is_floating_point():
-        return torch.tensor(float("nan"), dtype=torch.float64)
+        return unknown()
     return (outputs.detach().argmax(-1) == labels).double().mean().cpu()
+
+
+def unknown() -> torch.Tensor:
+    """NaN, for what was not measured."""
+    return torch.tensor(float("nan"), dtype=torch.float64, device="cpu")
+
+
+def dense(gradients: Sequence[torch.Tensor | None]) -> list[Any]:
+    """The gradients, if none of them is sparse."""
+    if any(gradient is not None and gradient.is_sparse for gradient in gradients):
+        raise RuntimeError(
+            "A gradient in the inner loop is sparse: call torch.nn.functional.embedding with "
+            "sparse=False, or use torch.nn.Embedding."
+        )
+    return list(gradients)
 
 
 def whole_number(field: str, value: object, least: int = 1) -> int:
@@ -425,6 +468,20 @@ def one_of(field: str, value: object, allowed: Sequence[object]) -> None:
     """Raise unless the value is among those allowed."""
     if value not in allowed:
         raise ValueError(f"`{field}` is {value!r}: use {' or '.join(map(repr, allowed))}.")
+
+
+def _check_weights(model: nn.Module) -> None:
+    for name, parameter in model.named_parameters():
+        if parameter.is_complex() and parameter.requires_grad:
+            raise ValueError(
+                f"`model` has a complex weight, {name!r}, and inner loops know real ones alone: hold "
+                "its real and imaginary parts as two weights."
+            )
+        if parameter.is_meta:
+            raise ValueError(
+                f"The weight {name!r} of `model` is on the meta device and has no values: load or "
+                "initialise the model first."
+            )
 
 
 def _check_task(task: object, place: int) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from gradaccord.meta.learner import MetaLearner, Outcome, accuracy_of, last, rate_of
+from gradaccord.meta.learner import MetaLearner, Outcome, accuracy_of, dense, last, rate_of
 from gradaccord.meta.network import Params
 from gradaccord.meta.sharing import GradientSharing
 from gradaccord.meta.task_batch import Task
@@ -75,6 +75,9 @@ class MAML(MetaLearner):
         """Whether the meta-gradient is the query gradient at the adapted weights, and no more."""
         return self.first_order and self.sharing is None
 
+    def _twice(self) -> bool:
+        return not self._in_place()
+
     # The inner loops.
 
     def task_gradient(self, tasks: Sequence[Task], place: int = 0) -> Outcome:
@@ -92,7 +95,7 @@ class MAML(MetaLearner):
         params = self._params()
         fast = [self._start() for _ in tasks]
         objective = torch.zeros((), dtype=fast[0][0].dtype, device=fast[0][0].device)
-        loss, accuracy = objective, torch.zeros((), dtype=torch.float64)
+        loss, accuracy = objective, torch.zeros((), dtype=torch.float64, device="cpu")
         spent = 0
         for step in range(self.inner_steps):
             at_step = [self._at_step(params, step) for _ in tasks]
@@ -120,7 +123,7 @@ class MAML(MetaLearner):
                     loss = loss + query_loss.detach()
                     accuracy = accuracy + accuracy_of(outputs, task.query_labels)
         found = torch.autograd.grad(objective, self._trainable(), allow_unused=True)
-        return Outcome(list(found), loss, accuracy, len(tasks), spent)
+        return Outcome(dense(found), loss, accuracy, len(tasks), spent)
 
     def _directions(self, gradients: list[list[torch.Tensor]], step: int) -> list[list[torch.Tensor]]:
         """What each task descends along, from all tasks' gradients."""
@@ -137,7 +140,7 @@ class MAML(MetaLearner):
             loss = self._loss(outputs, task.query_labels)
             found = torch.autograd.grad(loss, leaves, allow_unused=True)
         accuracy = accuracy_of(outputs, task.query_labels)
-        return Outcome(list(found), loss.detach(), accuracy, 1, self.inner_steps + 1)
+        return Outcome(dense(found), loss.detach(), accuracy, 1, self.inner_steps + 1)
 
     def _trajectory(self, support: torch.Tensor, labels: torch.Tensor, steps: int) -> Iterator[Params]:
         start = self._params()

@@ -15,13 +15,13 @@ def minibatches(
     A batch may reach over the end of a pass. Without a size each batch is the whole set.
     """
     if size is None or size >= examples:
-        whole = torch.arange(examples)
+        whole = torch.arange(examples, device="cpu")
         yield from (whole for _ in range(count))
         return
-    rest = torch.empty(0, dtype=torch.int64)
+    rest = torch.empty(0, dtype=torch.int64, device="cpu")
     for _ in range(count):
         while len(rest) < size:
-            rest = torch.cat([rest, torch.randperm(examples, generator=generator)])
+            rest = torch.cat([rest, torch.randperm(examples, generator=generator, device="cpu")])
         yield rest[:size]
         rest = rest[size:]
 
@@ -36,9 +36,9 @@ def pairs(
             f"`inner_batch` is {size} and the support set has {examples} examples, too few for two "
             "disjoint mini-batches: give more shots or a smaller `inner_batch`."
         )
-    rest = torch.empty(0, dtype=torch.int64)
+    rest = torch.empty(0, dtype=torch.int64, device="cpu")
     for _ in range(count):
         if len(rest) < 2 * size:
-            rest = torch.randperm(examples, generator=generator)
+            rest = torch.randperm(examples, generator=generator, device="cpu")
         yield rest[:size], rest[size : 2 * size]
         rest = rest[2 * size :]

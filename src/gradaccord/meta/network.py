@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Protocol, TypeAlias
 
 import torch
@@ -13,7 +14,9 @@ from torch import nn
 from torch.func import functional_call
 from torch.nn.modules.batchnorm import _NormBase
 
+from gradaccord.core.autocast import weights_moved
 from gradaccord.meta.fast import FastConv4, fast_network
+from gradaccord.meta.recomputation import recomputation_refused
 
 Params: TypeAlias = Mapping[str, torch.Tensor]
 TOLERANCE = 1e-8  # in float64, relative, of outputs, gradients and second derivatives
@@ -34,8 +37,21 @@ def general_network(model: nn.Module) -> Network:
     Not for several threads: while it runs, the module's parameters are swapped.
     """
 
+    tables = [m for m in model.modules() if isinstance(m, nn.Embedding | nn.EmbeddingBag) and m.sparse]
+
     def network(params: Params, inputs: torch.Tensor, step: int = 0) -> torch.Tensor:
-        outputs: torch.Tensor = functional_call(model, dict(params), (inputs,))
+        outputs: torch.Tensor
+        refused = recomputation_refused() if torch.is_grad_enabled() else nullcontext()
+        weights_moved()  # since the last pass; and a cast made without a graph would have no gradient
+        try:
+            for table in tables:  # sparse gradients have no second derivatives
+                table.sparse = False
+            with refused:
+                outputs = functional_call(model, dict(params), (inputs,))
+        finally:
+            for table in tables:
+                table.sparse = True
+            weights_moved()
         return outputs
 
     return network
@@ -110,6 +126,34 @@ def _derivatives(
 def _smooth(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """A loss that needs no labels."""
     return outputs.logsumexp(-1).mean() + outputs.flatten(1)[:, 0].square().mean()
+
+
+def uncompiled() -> AbstractContextManager[object]:
+    """Run what torch.compile has made as it was written, for second derivatives; not for threads."""
+    if "torch._dynamo" not in sys.modules:  # nothing is compiled, and its import takes a second
+        return nullcontext()
+    stance: AbstractContextManager[object] = torch.compiler.set_stance("force_eager")
+    return stance
+
+
+@contextmanager
+def buffers_kept(model: nn.Module, if_it_ends: bool = True) -> Iterator[None]:
+    """Put the model's buffers back after the block; or only if it raises."""
+    before = [
+        (module._buffers, name, buffer, buffer.detach().clone())
+        for module in model.modules()
+        for name, buffer in module._buffers.items()
+        if buffer is not None
+    ]
+    raised = True
+    try:
+        yield
+        raised = False
+    finally:
+        if raised or if_it_ends:
+            with torch.no_grad():
+                for place, name, buffer, old in before:
+                    place[name] = buffer.copy_(old)
 
 
 @contextmanager

@@ -38,9 +38,9 @@ class Predictor:
     def _is_tied(self, params: Params, inputs: torch.Tensor) -> bool:
         if len(inputs) < 3:
             return True
-        generator = torch.Generator().manual_seed(0)
+        generator = torch.Generator("cpu").manual_seed(0)
         params = {  # away from weights that hide a tie, such as a last layer of zeros
-            name: tensor + 0.1 * torch.rand(tensor.shape, generator=generator).to(tensor)
+            name: tensor + 0.1 * torch.rand(tensor.shape, generator=generator, device="cpu").to(tensor)
             for name, tensor in params.items()
         }
         together = self.network(params, inputs)[:2].double()

@@ -8,7 +8,15 @@ from typing import Any
 import torch
 from torch import nn
 
-from gradaccord.meta.learner import MetaLearner, Outcome, accuracy_of, one_of, rate_of, whole_number
+from gradaccord.meta.learner import (
+    MetaLearner,
+    Outcome,
+    accuracy_of,
+    one_of,
+    rate_of,
+    unknown,
+    whole_number,
+)
 from gradaccord.meta.minibatches import minibatches
 from gradaccord.meta.network import Params
 from gradaccord.meta.per_tensor import PerTensor
@@ -114,7 +122,7 @@ class Reptile(MetaLearner):
         self.keeps = keeps
         self.seed = seed
         self.inner_count: torch.Tensor  # Adam's steps so far, if they are kept
-        self.register_buffer("inner_count", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("inner_count", torch.zeros((), dtype=torch.int64, device="cpu"))
         if keeps:
             params = self._params()
             self.squares = PerTensor()
@@ -125,6 +133,9 @@ class Reptile(MetaLearner):
     def task_gradient(self, tasks: Sequence[Task], place: int = 0) -> Outcome:
         """See `MetaLearner`."""
         return self._towards(tasks[0], place)
+
+    def _twice(self) -> bool:
+        return False
 
     def _separable(self) -> bool:
         return not self.keeps
@@ -168,7 +179,7 @@ class Reptile(MetaLearner):
         params = self._with(fast)
         yield params
         moments = self._moments()
-        generator = torch.Generator().manual_seed(EVALUATION_SEED)
+        generator = torch.Generator("cpu").manual_seed(EVALUATION_SEED)
         for places in minibatches(len(support), self.evaluation_batch, steps, generator):
             gradient = self._gradient(params, fast, support[places], labels[places])
             with torch.no_grad():
@@ -178,8 +189,7 @@ class Reptile(MetaLearner):
     def _measure(self, params: Params, task: Task) -> tuple[torch.Tensor, torch.Tensor]:
         """Loss and accuracy of the queries, if there are any."""
         if len(task.query) == 0:
-            unknown = torch.tensor(float("nan"), dtype=torch.float64)
-            return unknown, unknown
+            return unknown(), unknown()
         with torch.no_grad():
             outputs = self._outputs(params, task.query)
             loss = self._loss(outputs, task.query_labels)
@@ -188,7 +198,7 @@ class Reptile(MetaLearner):
     def _generator(self, place: int) -> torch.Generator:
         """Of this task's mini-batches: the same wherever the task is run."""
         number = (self.seed * 2**32 + int(self.iteration)) * 2**16 + place
-        return torch.Generator().manual_seed(number % 2**63)
+        return torch.Generator("cpu").manual_seed(number % 2**63)
 
     def _moments(self) -> Moments:
         """Those to start from: a copy of the kept ones, or fresh ones."""

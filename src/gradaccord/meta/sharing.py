@@ -37,7 +37,7 @@ class GradientSharing(nn.Module):
         for name, weight in zip(names, weights, strict=True):
             self.means.add(name, weight.detach().new_zeros(steps, *weight.shape))
         self.filled: torch.Tensor
-        self.register_buffer("filled", torch.zeros((), dtype=torch.bool))
+        self.register_buffer("filled", torch.zeros((), dtype=torch.bool, device="cpu"))
         self._next: dict[int, list[torch.Tensor]] = {}
 
     def directions(

@@ -66,7 +66,9 @@ class Sinusoids(Iterator[TaskBatch]):
 
     def _uniform(self, between: tuple[float, float], points: int) -> torch.Tensor:
         low, high = between
-        drawn = torch.rand(self.tasks, points, generator=self.generator, dtype=torch.float64)
+        drawn = torch.rand(
+            self.tasks, points, generator=self.generator, dtype=torch.float64, device="cpu"
+        )
         return low + (high - low) * drawn
 
 

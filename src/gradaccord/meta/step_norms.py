@@ -23,13 +23,10 @@ def norms_of(model: nn.Module) -> dict[str, _BatchNorm]:
 
 
 def affine_names(model: nn.Module) -> list[str]:
-    """The names of all scales and shifts of batch norms."""
-    return [
-        f"{name}.{kind}"
-        for name, norm in norms_of(model).items()
-        for kind in ("weight", "bias")
-        if getattr(norm, kind) is not None
-    ]
+    """The names of all scales and shifts of batch norms; tied ones by their first name."""
+    own = dict(model.named_parameters())
+    names = [f"{name}.{kind}" for name in norms_of(model) for kind in ("weight", "bias")]
+    return [name for name in names if name in own]
 
 
 class StepNorms(nn.Module):
@@ -60,7 +57,9 @@ class StepNorms(nn.Module):
                         "averages: build it with track_running_stats=True and a momentum, or use "
                         "statistics='batch'."
                     )
-                self.counters[f"{name}.num_batches_tracked"] = torch.zeros((), dtype=torch.int64)
+                self.counters[f"{name}.num_batches_tracked"] = torch.zeros(
+                    (), dtype=torch.int64, device="cpu"
+                )
                 for kind in STATISTICS:
                     tensor = getattr(norm, kind)
                     self.tracked.append(f"{name}.{kind}")
@@ -91,7 +90,7 @@ class StepNorms(nn.Module):
     def commit(self, group: ProcessGroup | None) -> None:
         """Each statistic becomes the mean over the tasks of where it has moved."""
         sums = {name: torch.zeros_like(self.statistics[name]) for name in self.tracked}
-        count = torch.zeros(self.steps, dtype=torch.float64)
+        count = torch.zeros(self.steps, dtype=torch.float64, device="cpu")
         for step, moved in self._seen:
             count[step] += 1
             for name, tensor in moved.items():

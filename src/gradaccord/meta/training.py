@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 
+from gradaccord.core.replay import seeded
 from gradaccord.data.class_splits import ClassSplits
 from gradaccord.data.image_classes import ImageClasses
 from gradaccord.meta.construction import build_learner, build_network, build_optimizer, rate_at
@@ -80,8 +81,7 @@ class Run:
     def __init__(self, settings: Settings, data: ClassSplits, folder: Path, seed: int = 0) -> None:
         self.settings, self.data, self.folder, self.seed = settings, data, folder, seed
         s = settings
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with seeded(seed):
             model = build_network(s, data.train)
         self.learner = build_learner(s, model, seed)
         self.optimizer = build_optimizer(s, self.learner)
@@ -130,8 +130,7 @@ class Run:
         show: is called after every iteration. Global random state is left as it was.
         """
         s, standing = self.settings, self.standing
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.seed)
+        with seeded(self.seed):
             while not self.finished:
                 due = standing.iteration % s.validate_every == 0 or standing.share >= 1
                 if due and (not self.history or self.history[-1][0] != standing.iteration):

@@ -16,6 +16,7 @@ from gradaccord.data.cldr import Vocabulary
 from gradaccord.data.masking import Tokens as MaskTokens
 from gradaccord.models.characters import CharacterEncoder
 from gradaccord.models.huggingface import checked_pooling
+from gradaccord.models.switches import checkpoint_blocks
 from gradaccord.models.tokens import Encoding, Truncation
 from gradaccord.models.trunk import Batch, Pooling, States, Trunk
 
@@ -55,6 +56,10 @@ class CharacterTrunk(Trunk):
         """The states of the characters."""
         states: torch.Tensor = self.encoder(batch["input_ids"])
         return States(states, batch["attention_mask"], self.pooling)
+
+    def checkpoint(self) -> None:
+        """Around its blocks."""
+        checkpoint_blocks(self.encoder.blocks)
 
     def masked_lm_head(self) -> nn.Module:
         """A linear layer: as it was after pretraining, or fresh."""

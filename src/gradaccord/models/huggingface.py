@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from gradaccord.models.switches import checkpoint_model
 from gradaccord.models.trunk import Batch, Pooling, States, Trunk
 
 
@@ -47,6 +48,10 @@ class HuggingFaceTrunk(Trunk):
             inputs["token_type_ids"] = batch["token_type_ids"]
         states: torch.Tensor = self.model(**inputs, return_dict=True).last_hidden_state
         return States(states, batch["attention_mask"], self.pooling)
+
+    def checkpoint(self) -> None:
+        """Through the model's own switch."""
+        checkpoint_model(self.model)
 
     def options(self) -> dict[str, Any]:
         """Pooling, and the attention that it computes with."""

@@ -12,6 +12,7 @@ from torch import nn
 
 from gradaccord.data.masking import Tokens as MaskTokens
 from gradaccord.models.conv4 import Conv4
+from gradaccord.models.switches import checkpoint_blocks
 from gradaccord.models.trunk import Batch, States, Trunk
 
 CONV4 = "gradaccord-conv4"
@@ -79,6 +80,10 @@ class ResNetTrunk(ImageTrunk):
         states = features.flatten(2).transpose(1, 2)
         return States(states, states.new_ones(states.shape[:2]), "mean")
 
+    def checkpoint(self) -> None:
+        """Around its residual layers."""
+        checkpoint_blocks(layer for stage in self.model.encoder.stages for layer in stage.layers)
+
     def save(self, folder: Path) -> None:
         """Write config.json and model.safetensors."""
         from gradaccord.models.huggingface import quiet
@@ -121,6 +126,10 @@ class Conv4Trunk(ImageTrunk):
             )
         states: torch.Tensor = self.network(images).unsqueeze(1)
         return States(states, states.new_ones(states.shape[:2]), "mean")
+
+    def checkpoint(self) -> None:
+        """Around its blocks."""
+        checkpoint_blocks(self.network.blocks)
 
     def save(self, folder: Path) -> None:
         """Write config.json and model.safetensors, which only this library reads."""

@@ -19,6 +19,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from gradaccord.core.replay import seeded
 from gradaccord.data import cldr
 from gradaccord.data.cache import Kept, cached
 from gradaccord.data.masking import Mask
@@ -94,8 +95,7 @@ def _pretrain(seed: int, steps: int, progress: Callable[[Progress], None]) -> Ke
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the sums come out the same on every number of cores, and as fast
     try:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with seeded(seed):
             return _trained(training_names(), seed, steps, progress)
     finally:
         torch.set_num_threads(threads)
@@ -136,10 +136,10 @@ def _batches(rows: torch.Tensor, steps: int, seed: int) -> list[torch.Tensor]:
     lengths = (rows != 0).sum(1)
     found: list[torch.Tensor] = []
     while len(found) < steps:
-        noise = torch.rand(len(rows), generator=generator)
+        noise = torch.rand(len(rows), generator=generator, device="cpu")
         order = (lengths + 2 * noise).argsort()
         batches = list(torch.split(order, BATCH))
-        found += [batches[i] for i in torch.randperm(len(batches), generator=generator)]
+        found += [batches[i] for i in torch.randperm(len(batches), generator=generator, device="cpu")]
     return found[:steps]
 
 

@@ -16,7 +16,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ class TaskEntry:
 
     kind: str
     options: Mapping[str, Any]
+    columns: Mapping[str, str] = field(default_factory=dict)  # of its own files, by field
 
 
 # The head of a task on a trunk, with fresh weights.
@@ -60,7 +61,12 @@ def save_model(
         "trunk": model.trunk.options(),
         "dtype": str(next(model.trunk.parameters()).dtype).removeprefix("torch."),
         "tasks": {
-            name: {"kind": task.kind, "head": model.head_of[name], "options": dict(task.options)}
+            name: {
+                "kind": task.kind,
+                "head": model.head_of[name],
+                "options": dict(task.options),
+                "columns": dict(task.columns),
+            }
             for name, task in tasks.items()
         },
     }
@@ -79,15 +85,12 @@ def load_model(
     """Read what `save_model` wrote: the same outputs, bit by bit. The model is in evaluation mode."""
     folder = Path(folder)
     described = _description(folder)
+    tasks = saved_tasks(folder)
     try:
-        tasks = {
-            name: TaskEntry(entry["kind"], entry["options"])
-            for name, entry in described["tasks"].items()
-        }
         head_of = {name: str(entry["head"]) for name, entry in described["tasks"].items()}
         trunk_options, dtype = dict(described["trunk"]), getattr(torch, described["dtype"])
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{folder / DESCRIPTION} lacks {error}: save the model anew.") from error
+        raise _lacking(folder, error) from error
     trunk, tokens = load_trunk(folder, **trunk_options)
     heads: dict[str, nn.Module] = {}
     for name, task in tasks.items():
@@ -96,6 +99,21 @@ def load_model(
     model = MultiTaskModel(trunk, heads, head_of).to(dtype)
     _load_heads(model, folder / HEADS)
     return model.eval(), tokens, tasks
+
+
+def saved_tasks(folder: Path) -> dict[str, TaskEntry]:
+    """What was written of each task, without the weights."""
+    try:
+        return {
+            name: TaskEntry(entry["kind"], entry["options"], entry.get("columns", {}))
+            for name, entry in _description(folder)["tasks"].items()
+        }
+    except (KeyError, TypeError, AttributeError) as error:
+        raise _lacking(folder, error) from error
+
+
+def _lacking(folder: Path, error: Exception) -> ValueError:
+    return ValueError(f"{folder / DESCRIPTION} lacks {error}: save the model anew.")
 
 
 def _save_heads(model: MultiTaskModel, path: Path) -> None:

@@ -17,6 +17,7 @@ from gradaccord.models.huggingface import (
     pretrained,
     quiet,
 )
+from gradaccord.models.switches import checkpoint_model
 from gradaccord.models.tokens import HuggingFaceTokens
 from gradaccord.models.trunk import Batch, Pooling, States, Trunk
 
@@ -68,6 +69,10 @@ class Seq2SeqTrunk(Trunk):
                 input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], **options
             )
         return [self.tokens.decode(ids).strip() for ids in written.tolist()]
+
+    def checkpoint(self) -> None:
+        """Through the model's own switch."""
+        checkpoint_model(self.model)
 
     def options(self) -> dict[str, Any]:
         """Pooling, attention, and that the decoder belongs to it."""

@@ -44,6 +44,13 @@ class Trunk(nn.Module):
         """What `load_trunk` must be told, besides the folder, to make this trunk again."""
         return {}
 
+    def checkpoint(self) -> None:
+        """From now on, compute activations inside blocks again in the backward pass: less memory."""
+        raise ValueError(
+            f"A {type(self).__name__} cannot recompute its activations: set train.checkpointing to "
+            "false."
+        )
+
     def masked_lm_head(self) -> nn.Module:
         """From states [N, hidden] to logits [N, tokens]: the pretrained one, if there is one."""
         raise ValueError(f"A {type(self).__name__} predicts no tokens: choose another model.")

@@ -56,7 +56,7 @@ class AlignmentProbe:
         self.step += 1
         if len(report.tasks) < 2 or not report.finite:
             return
-        first, second = torch.triu_indices(len(report.tasks), len(report.tasks), 1)
+        first, second = torch.triu_indices(len(report.tasks), len(report.tasks), 1, device="cpu")
         dot = float(report.gram[first, second].mean())
         if not math.isfinite(dot):  # not measured
             return

@@ -52,7 +52,10 @@ class MaskedLM:
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ValueError(f"`{name}` is {value!r}: it must be a whole number >= 1.")
         tokens = tokenizer if isinstance(tokenizer, Tokens) else Tokens.of(tokenizer)
-        rows = [torch.tensor(ids, dtype=torch.long) for ids in _ids(list(texts), tokenizer, max_length)]
+        rows = [
+            torch.tensor(ids, dtype=torch.long, device="cpu")
+            for ids in _ids(list(texts), tokenizer, max_length)
+        ]
         mask = Mask(tokens, share, torch.Generator().manual_seed(seed))
         masked = [mask(ids) for ids in rows]
         self.batches = [

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import torch
 from torch.optim.adamw import adamw
 
+from gradaccord.core.autocast import weights_moved
 from gradaccord.core.sharding import local
 
 Params: TypeAlias = (
@@ -113,6 +114,7 @@ class RecAdam(torch.optim.Optimizer):
             if parameters:
                 self._adam(group, parameters, task)
                 self._recall(parameters, pull)
+        weights_moved()
         return loss
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

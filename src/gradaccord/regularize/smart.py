@@ -327,7 +327,7 @@ class SMART:
                     f"The outputs do not depend on the {self.place.side} of "
                     f"{type(self.place.module).__name__}: name another module with `module`."
                 )
-            gradients = torch.autograd.grad(value, leaves, allow_unused=True)
+            gradients = _ascent(value, leaves)
             final = [
                 d if g is None else self.ball.ascended(d, g, radius, real)
                 for d, g, radius, real in zip(final, gradients, radii, clean.real, strict=True)
@@ -366,3 +366,15 @@ def _plus(loss: Loss, term: torch.Tensor) -> Loss:
     if isinstance(loss, tuple):
         return loss[0] + term.to(loss[0].device), loss[1]
     return loss + term.to(loss.device)
+
+
+def _ascent(value: torch.Tensor, leaves: list[torch.Tensor]) -> tuple[torch.Tensor | None, ...]:
+    try:
+        return torch.autograd.grad(value, leaves, allow_unused=True)
+    except RuntimeError as error:
+        if "use_reentrant" not in str(error):
+            raise
+        raise RuntimeError(
+            "SMART's adversary cannot see through a reentrant activation checkpoint: checkpoint with "
+            "use_reentrant=False."
+        ) from error

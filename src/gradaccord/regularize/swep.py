@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from gradaccord.core.losses import Loss, LossFn, read_loss
+from gradaccord.core.replay import seeded
 from gradaccord.regularize.dose import Dose, Weight
 from gradaccord.regularize.embedding import Place, find_embedding, find_encoder, pretrained
 from gradaccord.regularize.passes import eager, same_buffers
@@ -85,8 +86,7 @@ class SWEP(nn.Module):
         width = table.shape[1]
         hidden = hidden_size or _hidden_size(model) or width
         self.model = model
-        with torch.random.fork_rng(devices=[]):  # the same network on every process
-            torch.manual_seed(0)
+        with seeded(0), torch.device("cpu"):  # the same network on every process
             self.network = nn.Sequential(
                 nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, 2 * width)
             )

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import nn
 
+from gradaccord.core.autocast import weights_moved
 from gradaccord.core.parameters import Parameters
 from gradaccord.core.sharding import is_sharded
 
@@ -61,11 +62,13 @@ class Teacher:
                 module.training = False
             for name, weight in self.weights.items():
                 self.parameters[name].data = weight.to(own[name].dtype)
+            weights_moved()
             with torch.no_grad():
                 yield
         finally:
             for name, data in own.items():
                 self.parameters[name].data = data
+            weights_moved()
             for module in training:
                 module.training = True
 

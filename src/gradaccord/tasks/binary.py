@@ -49,7 +49,7 @@ def binary_labels(examples: Sequence[B]) -> torch.Tensor:
             raise ValueError(
                 f"Example {example.id!r} has the label {example.label}: it must be 0 or 1."
             )
-    return torch.tensor([-1 if e.label is None else int(e.label) for e in examples])
+    return torch.tensor([-1 if e.label is None else int(e.label) for e in examples], device="cpu")
 
 
 def answers(

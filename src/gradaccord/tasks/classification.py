@@ -57,7 +57,9 @@ class Classification(ClassLogits[Text]):
                     f"Example {example.id!r} has the label {example.label}: it must be one of "
                     f"0..{len(self.labels) - 1} ({', '.join(self.labels)})."
                 )
-        return encode_texts(examples, tokens, self.pair, self.max_length, torch.tensor(labels))
+        return encode_texts(
+            examples, tokens, self.pair, self.max_length, torch.tensor(labels, device="cpu")
+        )
 
     def new_head(self, trunk: Trunk) -> nn.Module:
         return sequence_head(trunk, len(self.labels), self.head, self.dropout, pair=self.pair)

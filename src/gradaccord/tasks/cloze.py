@@ -46,11 +46,12 @@ class EntityCloze(ClassLogits[Cloze]):
         return Encoded(
             ids=found.ids,
             types=found.types,
-            first=torch.arange(len(rows) + 1),
-            example=torch.tensor([n for n, _, _ in rows], dtype=torch.int64),
+            first=torch.arange(len(rows) + 1, device="cpu"),
+            example=torch.tensor([n for n, _, _ in rows], dtype=torch.int64, device="cpu"),
             columns={
                 "label": torch.tensor(
-                    [int(entity in e.answers) if e.answers else -1 for _, e, entity in rows]
+                    [int(entity in e.answers) if e.answers else -1 for _, e, entity in rows],
+                    device="cpu",
                 )
             },
             notes={
@@ -71,7 +72,7 @@ class EntityCloze(ClassLogits[Cloze]):
 
     def decode(self, examples: Sequence[Cloze], encoded: Encoded, rows: Sequence[Any]) -> list[Any]:
         counts = encoded.example.bincount(minlength=len(examples)).tolist()
-        odds = torch.split(torch.tensor(rows), counts)
+        odds = torch.split(torch.tensor(rows, device="cpu"), counts)
         return [_entities(e)[int(of.argmax())] for e, of in zip(examples, odds, strict=True)]
 
     def gold(self, example: Cloze) -> str | None:

@@ -66,8 +66,8 @@ class ImageClassification(ClassLogits[Picture]):
             )
         return Encoded(
             ids=None,
-            first=torch.arange(len(images) + 1),
-            example=torch.arange(len(images)),
+            first=torch.arange(len(images) + 1, device="cpu"),
+            example=torch.arange(len(images), device="cpu"),
             columns={"image": images.images, "label": images.labels},
         )
 

@@ -36,9 +36,12 @@ def best_sequence(scores: torch.Tensor, names: Sequence[str]) -> list[int]:
     scores: [words, tags].
     """
     forbidden = torch.tensor(
-        [[after.startswith("I-") and before[2:] != after[2:] for after in names] for before in names]
+        [[after.startswith("I-") and before[2:] != after[2:] for after in names] for before in names],
+        device="cpu",
     )
-    move = torch.zeros(forbidden.shape, dtype=scores.dtype).masked_fill(forbidden, -torch.inf)
+    move = torch.zeros(forbidden.shape, dtype=scores.dtype, device="cpu").masked_fill(
+        forbidden, -torch.inf
+    )
     total = scores[0] + move[names.index(OUTSIDE)]
     back = []
     for word in scores[1:]:

@@ -50,18 +50,18 @@ class MaskedLM(Task[Line]):
         mask = Mask(known, self.share, torch.Generator().manual_seed(self.seed))
         whole, seen, labels, truncated = [], [], [], 0
         for encoding in encodings(tokens, texts, max_length=self.max_length):
-            ids = torch.tensor(encoding.ids, dtype=torch.long)
+            ids = torch.tensor(encoding.ids, dtype=torch.long, device="cpu")
             whole.append(encoding.ids)
             truncated += bool(encoding.overflowing)
             shown, chosen = mask(ids)
             seen.append(shown.tolist())
             labels.append(torch.where(chosen, ids, IGNORED).tolist())
         # What masking must know of the ids: the mask's, how many there are, the special ones.
-        about = torch.tensor([known.mask, known.size, *known.special])
+        about = torch.tensor([known.mask, known.size, *known.special], device="cpu")
         return Encoded(
             ids=Ragged.of(whole),
-            first=torch.arange(len(whole) + 1),
-            example=torch.arange(len(whole)),
+            first=torch.arange(len(whole) + 1, device="cpu"),
+            example=torch.arange(len(whole), device="cpu"),
             columns={"vocabulary": about.repeat(len(whole), 1)},
             tokens={"seen": Ragged.of(seen), "labels": Ragged.of(labels)},
             notes={"truncated": truncated},

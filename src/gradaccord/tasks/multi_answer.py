@@ -46,8 +46,8 @@ class MultiAnswer(Binary[Candidate]):
         return Encoded(
             ids=found.ids,
             types=found.types,
-            first=torch.arange(len(examples) + 1),
-            example=torch.arange(len(examples)),
+            first=torch.arange(len(examples) + 1, device="cpu"),
+            example=torch.arange(len(examples), device="cpu"),
             columns={"label": label},
             notes={"truncated": found.truncated},
             pad=tokens.pad,

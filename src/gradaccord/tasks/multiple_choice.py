@@ -90,9 +90,13 @@ class MultipleChoice(ClassLogits[Choices]):
         return Encoded(
             ids=found.ids,
             types=found.types,
-            first=torch.tensor([0, *counts]).cumsum(0),
-            example=torch.arange(len(examples)),
-            columns={"label": torch.tensor([-1 if e.label is None else e.label for e in examples])},
+            first=torch.tensor([0, *counts], device="cpu").cumsum(0),
+            example=torch.arange(len(examples), device="cpu"),
+            columns={
+                "label": torch.tensor(
+                    [-1 if e.label is None else e.label for e in examples], device="cpu"
+                )
+            },
             notes={"truncated": found.truncated},
             pad=tokens.pad,
         )

@@ -130,7 +130,7 @@ def mean_states(
 ) -> torch.Tensor:
     """[texts, hidden]: the mean over each text's tokens of the last layer's states, without dropout."""
     device = next(trunk.parameters()).device
-    states = torch.empty(len(texts), trunk.hidden)
+    states = torch.empty(len(texts), trunk.hidden, device="cpu")
     was_training = trunk.training
     trunk.eval()
     try:

@@ -248,24 +248,27 @@ class _Rows:
     def _pack(self) -> None:
         """Lists of numbers take eight times a tensor's memory."""
         self.done.append(
-            (torch.tensor(self.ids, dtype=torch.int32), torch.tensor(self.types, dtype=torch.int32))
+            (
+                torch.tensor(self.ids, dtype=torch.int32, device="cpu"),
+                torch.tensor(self.types, dtype=torch.int32, device="cpu"),
+            )
         )
         self.ids, self.types = [], []
 
     def encoded(self, tokens: Tokens, notes: Counter[str]) -> Encoded:
         self._pack()
-        bounds = torch.tensor([0, *self.lengths]).cumsum(0)
-        spans = torch.tensor(self.spans, dtype=torch.int64).view(-1, 2)
+        bounds = torch.tensor([0, *self.lengths], device="cpu").cumsum(0)
+        spans = torch.tensor(self.spans, dtype=torch.int64, device="cpu").view(-1, 2)
         ids, types = (torch.cat(parts) for parts in zip(*self.done, strict=True))
         return Encoded(
             ids=Ragged(ids, bounds),
             types=Ragged(types, bounds) if tokens.has_types else None,
-            first=torch.arange(len(self.lengths) + 1),
-            example=torch.tensor(self.example, dtype=torch.int64),
+            first=torch.arange(len(self.lengths) + 1, device="cpu"),
+            example=torch.tensor(self.example, dtype=torch.int64, device="cpu"),
             columns={
                 "start": spans[:, 0].contiguous(),
                 "end": spans[:, 1].contiguous(),
-                "context": torch.tensor(self.context, dtype=torch.int64).view(-1, 2),
+                "context": torch.tensor(self.context, dtype=torch.int64, device="cpu").view(-1, 2),
             },
             aside={"from": _ragged(self.starts), "to": _ragged(self.ends)},
             notes=dict(notes),
@@ -274,7 +277,7 @@ class _Rows:
 
 
 def _ragged(arrays: Sequence[NDArray[np.int32]]) -> Ragged:
-    bounds = torch.tensor([0, *map(len, arrays)]).cumsum(0)
+    bounds = torch.tensor([0, *map(len, arrays)], device="cpu").cumsum(0)
     flat = np.concatenate(arrays) if arrays else np.zeros(0, np.int32)
     return Ragged(torch.from_numpy(flat), bounds)
 

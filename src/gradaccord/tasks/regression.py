@@ -61,12 +61,14 @@ class Regression(Task[Text]):
         if self.symmetric:
             read = [order for e in examples for order in (e, _swapped(e))]
         values = [math.nan if e.label is None else float(e.label) for e in read]
-        rows = encode_texts(read, tokens, self.pair, self.max_length, torch.tensor(values))
+        rows = encode_texts(
+            read, tokens, self.pair, self.max_length, torch.tensor(values, device="cpu")
+        )
         if not self.symmetric:
             return rows
         return replace(
             rows,
-            example=torch.arange(len(examples)).repeat_interleave(2),
+            example=torch.arange(len(examples), device="cpu").repeat_interleave(2),
             notes={name: count // 2 for name, count in rows.notes.items()},
         )
 
@@ -95,7 +97,9 @@ class Regression(Task[Text]):
         if not rows:
             return []
         values = torch.stack(list(rows)).double()
-        sums = torch.zeros(len(examples), dtype=values.dtype).index_add_(0, encoded.example, values)
+        sums = torch.zeros(len(examples), dtype=values.dtype, device="cpu").index_add_(
+            0, encoded.example, values
+        )
         return (sums / encoded.example.bincount(minlength=len(examples))).tolist()
 
     def gold(self, example: Text) -> float | None:

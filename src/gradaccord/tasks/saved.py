@@ -17,10 +17,20 @@ from gradaccord.tasks.task import Task
 
 
 def save(
-    folder: str | Path, model: MultiTaskModel, tokens: Tokens, tasks: Mapping[str, Task[Any]]
+    folder: str | Path,
+    model: MultiTaskModel,
+    tokens: Tokens,
+    tasks: Mapping[str, Task[Any]],
+    columns: Mapping[str, Mapping[str, str]] | None = None,
 ) -> None:
-    """Write a folder that `load` reads whole, and `AutoModel.from_pretrained` the trunk of."""
-    entries = {name: TaskEntry(task.kind, options(task)) for name, task in tasks.items()}
+    """Write a folder that `load` reads whole, and `AutoModel.from_pretrained` the trunk of.
+
+    columns: of tasks that were trained on own files, the column of each field, by which they are asked.
+    """
+    own = columns or {}
+    entries = {
+        name: TaskEntry(task.kind, options(task), own.get(name, {})) for name, task in tasks.items()
+    }
     save_model(folder, model, tokens, entries)
 
 

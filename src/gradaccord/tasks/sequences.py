@@ -59,8 +59,8 @@ def encode_texts(
     return Encoded(
         ids=found.ids,
         types=found.types,
-        first=torch.arange(0, step * len(examples) + 1, step),
-        example=torch.arange(len(examples)),
+        first=torch.arange(0, step * len(examples) + 1, step, device="cpu"),
+        example=torch.arange(len(examples), device="cpu"),
         columns={"label": label},
         notes={"truncated": found.truncated},
         pad=tokens.pad,

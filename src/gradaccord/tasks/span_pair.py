@@ -66,8 +66,8 @@ class SpanPair(Binary[B]):
         return Encoded(
             ids=found.ids,
             types=found.types,
-            first=torch.arange(len(examples) + 1),
-            example=torch.arange(len(examples)),
+            first=torch.arange(len(examples) + 1, device="cpu"),
+            example=torch.arange(len(examples), device="cpu"),
             pad=tokens.pad,
             columns={
                 "label": label,

@@ -41,7 +41,7 @@ class SpanFinder:
 
     def column(self) -> torch.Tensor:
         """[spans, 2]."""
-        return torch.tensor(self.spans, dtype=torch.int64).reshape(-1, 2)
+        return torch.tensor(self.spans, dtype=torch.int64, device="cpu").reshape(-1, 2)
 
 
 def check_span(id: str, name: str, text: str, span: Sequence[int]) -> None:

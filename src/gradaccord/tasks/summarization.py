@@ -64,8 +64,8 @@ class Summarization(Task[Document]):
             summaries_cut += bool(target.overflowing)
         return Encoded(
             ids=Ragged.of(sequences),
-            first=torch.arange(0, len(sequences) + 1, 2),
-            example=torch.arange(len(examples)),
+            first=torch.arange(0, len(sequences) + 1, 2, device="cpu"),
+            example=torch.arange(len(examples), device="cpu"),
             notes={"truncated": texts_cut, "summaries truncated": summaries_cut},
             pad=tokens.pad,
         )

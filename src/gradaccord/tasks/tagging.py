@@ -80,8 +80,8 @@ class Tagging(Task[Tagged]):
         return Encoded(
             ids=Ragged.of(ids),
             types=Ragged.of(types) if tokens.has_types else None,
-            first=torch.arange(len(ids) + 1),
-            example=torch.tensor(example, dtype=torch.int64),
+            first=torch.arange(len(ids) + 1, device="cpu"),
+            example=torch.tensor(example, dtype=torch.int64, device="cpu"),
             tokens={"tags": Ragged.of(tags)},
             aside={"words": Ragged.of(words)},
             notes=notes,
@@ -130,7 +130,7 @@ class Tagging(Task[Tagged]):
         at_first = words.flat >= 0
         scores = torch.cat(list(rows))[at_first]
         word = words.flat[at_first].tolist()
-        row = torch.repeat_interleave(torch.arange(len(rows)), words.lengths)[at_first]
+        row = torch.repeat_interleave(torch.arange(len(rows), device="cpu"), words.lengths)[at_first]
         owner = encoded.example[row]
         chosen = self._chosen(scores, owner)
         for place, position, tag in zip(owner.tolist(), word, chosen, strict=True):

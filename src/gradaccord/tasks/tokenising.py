@@ -44,8 +44,10 @@ class Tokenised:
         return self._ragged(self._types) if self.has_types else None
 
     def _ragged(self, values: array[int]) -> Ragged:
-        flat = torch.frombuffer(values, dtype=torch.int32).clone() if values else torch.tensor([])
-        return Ragged(flat.to(torch.int32), torch.tensor(self._starts))
+        flat = torch.empty(0, dtype=torch.int32, device="cpu")
+        if values:
+            flat = torch.frombuffer(values, dtype=torch.int32).clone()
+        return Ragged(flat, torch.tensor(self._starts, device="cpu"))
 
 
 def encodings(

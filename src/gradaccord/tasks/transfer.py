@@ -193,10 +193,25 @@ def _reader(
     return task, MEAN, MeanOfHeads(model, used)
 
 
-def task_by_head(name: str, dataset: Dataset, source: str, task: Task[Any]) -> Task[Any]:
-    """The task of a data set that is judged by the head of another one; an error if it cannot be."""
+def task_by_head(
+    name: str,
+    dataset: Dataset,
+    source: str,
+    task: Task[Any],
+    given: Mapping[str, Any] | None = None,
+) -> Task[Any]:
+    """The task of a data set that is judged by the head of another one; an error if it cannot be.
+
+    given: options of its own, such as its scoring; one that the head's weights fit cannot differ.
+    """
     _check_alike(name, dataset, source, task)
-    return _as_source(dataset, task)
+    own = given or {}
+    for option in _OF_THE_HEAD & own.keys():
+        if own[option] != options(task).get(option):
+            raise ValueError(
+                f"Task {name!r} is judged by the head of {source!r}: leave `{option}` out."
+            )
+    return build(task.kind, **{**options(_as_source(dataset, task)), **own})
 
 
 def _as_source(dataset: Dataset, source: Task[Any]) -> Task[Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -79,7 +78,9 @@ def predict(
     task: Annotated[str | None, typer.Option(metavar="NAME", help="Of the model's tasks.")] = None,
     file: Annotated[
         Path | None,
-        typer.Option("--file", metavar="FILE", help="One text or JSON object a line; - is stdin."),
+        typer.Option(
+            "--file", metavar="FILE", help="A text or JSON object a line, or a table; - is stdin."
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write JSON lines here; default: the terminal.")
@@ -93,30 +94,32 @@ def predict(
         from rich.console import Console
         from rich.progress import Progress
 
-        from gradaccord.tools.predicting import Predictor, read_input, read_inputs
+        from gradaccord.tools.predicting import Predictor, read_file, read_input, read_lines
 
         if (file is None) == (not text):
             raise ValueError("`predict` needs texts or --file, one of the two.")
         predictor = Predictor(model, task)
-        if file is not None:
+        where = "The input" if file is None or str(file) == "-" else str(file)
+        if file is None:
+            inputs = list(enumerate(map(read_input, text or []), start=1))
+        elif str(file) == "-":
             try:
-                opened = nullcontext(sys.stdin) if str(file) == "-" else file.open(encoding="utf-8")
-                with opened as lines:
-                    pairs = list(read_inputs(lines, predictor))
+                inputs = list(read_lines(sys.stdin))
             except UnicodeDecodeError as error:
-                raise ValueError(f"{file} is not UTF-8 text: save it as UTF-8.") from error
+                raise ValueError(f"{where} is not UTF-8 text: convert it to UTF-8.") from error
         else:
-            inputs = [read_input(one) for one in text or []]
-            pairs = [(one, predictor.example(one)) for one in inputs]
+            inputs = list(read_file(file))
+        pairs = [(one, predictor.example(one, where, line)) for line, one in inputs]
         if not pairs:
-            raise ValueError(f"{file} is empty: give one text or JSON object a line.")
+            raise ValueError(f"{where} is empty: give one text or JSON object a line.")
         console = Console(stderr=True)
         with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
             shown = bar.add_task("predicting", total=len(pairs))
             answers = predictor([example for _, example in pairs], lambda n: bar.advance(shown, n))
         target = out.open("w", encoding="utf-8") if out is not None else sys.stdout
         for (given, _), answer in zip(pairs, answers, strict=True):
-            target.write(json.dumps({"input": given, "prediction": answer}, ensure_ascii=False) + "\n")
+            answered = {"input": given, "prediction": answer}
+            target.write(json.dumps(answered, ensure_ascii=False, default=str) + "\n")
         if out is not None:
             target.close()
             print(f"Written: {out}")

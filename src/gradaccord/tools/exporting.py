@@ -2,11 +2,39 @@
 
 from __future__ import annotations
 
+import ast
+import json
+import shlex
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from gradaccord.models.saving import TaskEntry, saved_tasks
 from gradaccord.train.run_folder import ABOUT, CONFIG, MODEL, RESULTS, read_json
+
+# A question of each kind that needs more than a text.
+_QUESTIONS: dict[str, dict[str, Any]] = {
+    "multiple_choice": {
+        "premise": "It rained.",
+        "question": "effect",
+        "choices": ["The street got wet.", "The street dried."],
+    },
+    "multi_answer": {
+        "passage": "Ann lives in Paris.", "question": "Where does Ann live?", "answer": "Paris",
+    },
+    "cloze": {
+        "passage": "Ann lives in Paris.",
+        "query": "@placeholder is a city.",
+        "entities": ["Ann", "Paris"],
+    },
+    "word_in_context": {
+        "first": "the river bank", "second": "the bank pays",
+        "first_span": [10, 14], "second_span": [4, 8],
+    },
+    "coreference": {"text": "Ann left, she is ill.", "noun_span": [0, 3], "pronoun_span": [10, 13]},
+    "question_answering": {"question": "Where does Ann live?", "context": "Ann lives in Paris."},
+}  # fmt: skip
 
 
 def export(run: Path, out: Path) -> Path:
@@ -23,11 +51,67 @@ def export(run: Path, out: Path) -> Path:
         shutil.copy(run / name, out / name.replace("config", "gradaccord-config"))
     results = read_json(run / RESULTS)
     told = read_json(run / ABOUT) if (run / ABOUT).exists() else {}
-    (out / "README.md").write_text(card(results, told, (run / CONFIG).read_text()), encoding="utf-8")
+    (out / "README.md").write_text(
+        card(results, told, (run / CONFIG).read_text(encoding="utf-8"), use(out, results["trained"])),
+        encoding="utf-8",
+    )
     return out
 
 
-def card(results: dict[str, Any], told: dict[str, Any], config: str) -> str:
+def use(folder: Path, tasks: Sequence[str]) -> str:
+    """How the model is asked: code that runs in its folder, and commands."""
+    entries, trunk = saved_tasks(folder), read_json(folder / "config.json")
+    questions = {task: _question(entries[task], trunk) for task in tasks}
+    images = any(entries[task].kind == "image" for task in tasks)
+    imports = ["from gradaccord.data.images import Picture", "import torch"] if images else []
+    lines = "\n".join(f"    {task!r}: {asked}," for task, asked in questions.items())
+    told = f"""```python
+from pathlib import Path
+{chr(10).join([*imports, "from gradaccord.tools.predicting import Predictor"])}
+
+questions = {{
+{lines}
+}}
+for task, question in questions.items():
+    predictor = Predictor(Path("."), task)  # this folder
+    print(task, predictor([predictor.example(question)]))
+```
+"""
+    if not images:
+        commands = "\n".join(
+            f"    gradaccord predict FOLDER --task {shlex.quote(task)} {shlex.quote(_written(asked))}"
+            for task, asked in questions.items()
+        )
+        told += f"""
+or
+
+{commands}
+
+Fields may also be called as the columns of the training files were; `--file` takes lines or a table.
+"""
+    if not str(trunk["model_type"]).startswith("gradaccord"):
+        told += "\nThe encoder alone: `transformers.AutoModel.from_pretrained(FOLDER)`.\n"
+    return told
+
+
+def _question(entry: TaskEntry, trunk: dict[str, Any]) -> str:
+    """A question for a task as Python code."""
+    if entry.kind == "image":
+        channels, size = len(entry.options["mean"]), trunk.get("size", 32)
+        return f"Picture(torch.zeros({channels}, {size}, {size}, dtype=torch.uint8), None)"
+    if entry.kind in _QUESTIONS:
+        return repr(_QUESTIONS[entry.kind])
+    pair = entry.options.get("pair") is not None
+    return repr({"first": "some text", "second": "some other text"} if pair else "some text")
+
+
+def _written(question: str) -> str:
+    """The same on a command line."""
+    asked = ast.literal_eval(question)
+    return asked if isinstance(asked, str) else json.dumps(asked)
+
+
+def card(results: dict[str, Any], told: dict[str, Any], config: str, use: str) -> str:
     """The model card: what it is, what it scored, how it was made, how it is used."""
     rows = [
         f"| {task} | {results['kinds'][task]} | {split} | {metric} | {value:.2f} |"
@@ -39,7 +123,6 @@ def card(results: dict[str, Any], told: dict[str, Any], config: str) -> str:
     options = {k: v for k, v in results["method"].items() if k != "name"}
     versions = ", ".join(f"{name} {number}" for name, number in told.get("versions", {}).items())
     overlaps = "".join(f"\n* {sentence}" for sentence in results["overlaps"]) or "\n* none was found"
-    first = results["trained"][0]
     scores = "\n".join(rows)
     cost = results["cost"]
     return f"""---
@@ -63,17 +146,7 @@ The checkpoint was chosen on dev. Overlap between training and evaluation data:
 
 ## Use
 
-```python
-from pathlib import Path
-from gradaccord.tools.predicting import Predictor
-
-predictor = Predictor(Path("this folder"), task="{first}")
-print(predictor([predictor.example("some text")]))
-```
-
-or `gradaccord predict FOLDER --task {first} "some text"`. The encoder alone:
-`transformers.AutoModel.from_pretrained(FOLDER)`.
-
+{use}
 ## How it was made
 
 `{" ".join(told.get("command", ["gradaccord", "train"]))}` ({versions or "versions unknown"})

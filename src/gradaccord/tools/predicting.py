@@ -1,41 +1,36 @@
-"""`gradaccord predict`: a trained model's answers to a text, or to every line of a file."""
+"""`gradaccord predict`: a trained model's answers to a text, or to every line or row of a file."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import fields
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
-from gradaccord.data import examples as kinds
-from gradaccord.data.examples import Document, Line, Question, Tagged, Text
+from gradaccord.data.columns import FIELDS, TARGETS, Reader, has, no_column
+from gradaccord.data.images import Picture
+from gradaccord.data.readers.files import File, at
+from gradaccord.data.readers.layouts import Wanted
+from gradaccord.data.rows import FORMATS, rows_of
+from gradaccord.models.saving import saved_tasks
 from gradaccord.tasks.evaluation import predict
 from gradaccord.tasks.saved import load
 from gradaccord.train.run_folder import MODEL
 
 BATCH = 32
-
-_EXAMPLES: dict[str, Any] = {
-    "classification": Text,
-    "regression": Text,
-    "multiple_choice": kinds.Choices,
-    "multi_answer": kinds.Candidate,
-    "cloze": kinds.Cloze,
-    "word_in_context": kinds.WordPair,
-    "coreference": kinds.Coreference,
-    "question_answering": Question,
-    "tagging": Tagged,
-    "summarization": Document,
-    "masked_lm": Line,
-}
+TABLES = ("csv", "tsv", "json", "parquet")
 
 
 class Predictor:
-    """A saved model, ready to answer for one of its tasks."""
+    """A saved model, ready to answer for one of its tasks.
+
+    needed: the fields that a question has to have. columns: how they were called in the files that the
+    task was trained on, which a question may call them, too.
+    """
 
     def __init__(self, folder: Path, task: str | None = None) -> None:
-        self.model, self.tokens, tasks = load(model_folder(folder))
+        folder = model_folder(folder)
+        self.model, self.tokens, tasks = load(folder)
         if task is None:
             if len(tasks) > 1:
                 raise ValueError(f"The model has the tasks {', '.join(tasks)}: choose one with --task.")
@@ -43,6 +38,11 @@ class Predictor:
         if task not in tasks:
             raise ValueError(f"The model has no task {task!r}: it has {', '.join(tasks)}.")
         self.name, self.task = task, tasks[task]
+        self.columns = dict(saved_tasks(folder)[task].columns)
+        needed, optional = FIELDS.get(self.task.kind, ((), ()))
+        pair = getattr(self.task, "pair", None) is not None
+        self.needed = (*needed, "second") if pair else needed
+        self._optional = set(optional) - TARGETS - {"second", "starts"}
 
     def __call__(
         self, examples: Sequence[Any], progress: Callable[[int], None] = lambda rows: None
@@ -53,43 +53,45 @@ class Predictor:
             self.model, self.name, self.task, examples, encoded, batch_size=BATCH, progress=progress
         )[0]
 
-    def example(self, given: Any, where: str = "The input") -> Any:
-        """An example of the task's kind from a text, or from a mapping of its fields."""
-        kind = self.task.kind
-        cls = _EXAMPLES.get(kind)
+    def example(self, given: Any, where: str = "The input", line: int = 1) -> Any:
+        """An example of the task's kind from a text, or from a mapping of its fields or columns.
+
+        A label is not needed, and not looked at. where, line: of the question, for errors.
+        """
+        kind, place = self.task.kind, at(where, line)
+        if kind not in FIELDS:
+            if isinstance(given, Picture):
+                return given
+            raise ValueError(
+                f"{place}: an {kind} task is asked in Python, with a `gradaccord.data.images.Picture`."
+            )
         if isinstance(given, str):
-            if kind in ("classification", "regression") and getattr(self.task, "pair", None) is None:
-                return Text(given)
-            if kind == "tagging":
-                return Tagged(tuple(given.split()))
-            if kind == "summarization":
-                return Document(given)
-            if kind == "masked_lm":
-                return Line(given)
-            raise ValueError(
-                f"{where} is plain text, and a {kind} task needs more: give JSON with the fields "
-                f"{', '.join(_fields(kind))}."
-            )
-        if not isinstance(given, dict):
-            raise ValueError(f"{where} is {type(given).__name__}: give a text or a JSON object.")
-        if cls is None:
-            raise ValueError(f"{where}: a {kind} task cannot be asked line by line.")
-        known = _fields(kind)
-        unknown = [key for key in given if key not in known]
-        if unknown:
-            raise ValueError(
-                f"{where} has the field {unknown[0]!r}: a {kind} task takes {', '.join(known)}."
-            )
-        values = {k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
-        values.pop("label", None)
-        texts = [field.name for field in fields(cls) if field.type in ("str", "str | None")]
-        for name in texts:
-            if not isinstance(values.get(name, ""), str):
-                raise ValueError(f"{where} has {values[name]!r} in the field {name!r}: give a text.")
-        try:
-            return cls(**values)
-        except TypeError as error:
-            raise ValueError(f"{where} lacks a field: {error}.") from error
+            if len(self.needed) > 1:
+                columns = (self.columns.get(field, field).split(",") for field in self.needed)
+                named = ", ".join(column.strip() for several in columns for column in several)
+                raise ValueError(
+                    f"{place} is plain text, and a {kind} task needs more: give JSON with the fields "
+                    f"{named}."
+                )
+            words = kind == "tagging"  # a text that begins with a bracket is no JSON list
+            given = {self.needed[0]: given.split() if words else given}
+        if not isinstance(given, Mapping):
+            raise ValueError(f"{place} is {type(given).__name__}: give a text or a JSON object.")
+        names = [*given]
+        reader = Reader(kind, {f: c for f, c in self.columns.items() if self._called(f, c, names)})
+        places = reader.places(names, place, "test")
+        for field in self.needed:
+            if field not in places:
+                raise ValueError(no_column(repr(field), names, place))
+        asked = {f: c for f, c in places.items() if f in self.needed or f in self._optional}
+        found = reader.example(given, asked, where, line, Wanted("test", ""))
+        if "second" in self.needed and found.second is None:
+            raise ValueError(f"{place}: {','.join(places['second'])!r} is missing: give a text.")
+        return found
+
+    def _called(self, field: str, column: str, names: Sequence[str]) -> bool:
+        """Whether a field goes by its column's name; a question may call it by the field's own."""
+        return has(column, names) or (field in self.needed and field not in names)
 
 
 def model_folder(folder: Path) -> Path:
@@ -98,13 +100,20 @@ def model_folder(folder: Path) -> Path:
     return inside if inside.is_dir() else folder
 
 
-def read_inputs(file: TextIO, predictor: Predictor) -> Iterator[tuple[Any, Any]]:
-    """What stands in each line, a text or an object, and its example; empty lines are left out."""
-    for number, line in enumerate(file, start=1):
+def read_file(path: Path) -> Iterator[tuple[int, Any]]:
+    """What stands in each line, a text or an object, or in each row of a table, with its number."""
+    file = File(path)
+    format = FORMATS.get(file.name.rpartition(".")[2].lower(), "text")
+    if format == "conll":
+        raise ValueError(f"{path} holds a word a line: give a text or JSON object a line, or a table.")
+    return iter(rows_of(file, format)) if format in TABLES else read_lines(file.lines(), str(path))
+
+
+def read_lines(lines: Iterable[str], where: str = "The input") -> Iterator[tuple[int, Any]]:
+    """What stands in each line, a text or an object, with its number; empty lines are left out."""
+    for number, line in enumerate(lines, start=1):
         if line := line.strip():
-            where = f"{getattr(file, 'name', 'The input')}, line {number}"
-            given = read_input(line, where)
-            yield given, predictor.example(given, where)
+            yield number, read_input(line, at(where, number))
 
 
 def read_input(text: str, where: str = "The input") -> Any:
@@ -115,8 +124,3 @@ def read_input(text: str, where: str = "The input") -> Any:
         return json.loads(text)
     except json.JSONDecodeError as error:
         raise ValueError(f"{where} is not JSON: {error.msg} (character {error.pos}).") from error
-
-
-def _fields(kind: str) -> list[str]:
-    cls = _EXAMPLES.get(kind)
-    return [field.name for field in fields(cls)] if cls is not None else []

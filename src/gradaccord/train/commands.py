@@ -41,7 +41,7 @@ def train(
 
     Everything goes into the run's folder: settings, log, checkpoints, results,
     the best model. Ctrl-C saves; --resume goes on bit for bit. Several processes:
-    accelerate launch or torchrun. For example:
+    torchrun -m gradaccord train. For example:
 
     [bold]gradaccord train trio.yaml method=pcgrad train.epochs=3 --out runs/pcgrad[/bold]
     """

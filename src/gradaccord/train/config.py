@@ -74,7 +74,7 @@ class Task(_Section):
         None, gt=0, lt=1, description="Share of the training split to hold out, if there is no dev."
     )
     limit: dict[str, Positive] = Field(
-        default_factory=dict, description="Use only this many examples of a split."
+        default_factory=dict, description="Use at most this many examples of a split."
     )
     shared_head: str | None = Field(None, description="Tasks that name the same head share it.")
     evaluate_only: bool = Field(False, description="Never trained on: zero-shot transfer.")
@@ -103,10 +103,20 @@ class Task(_Section):
     def _has_a_source(self) -> Task:
         if (self.data is None) == (self.files is None):
             raise ValueError("give either `data` (a known set) or `files` (your own)")
-        if self.labels is not None and self.files is None and not str(self.data).startswith("hub:"):
-            raise ValueError("`labels` belong to own `files`; a known set brings its own")
+        if self.files is None and not str(self.data).startswith("hub:"):
+            for name in ("labels", "columns"):
+                if getattr(self, name) is not None:
+                    raise ValueError(f"`{name}` belong to own `files`; a known set brings its own")
         if self.files is not None and self.kind is None:
             raise ValueError("own `files` need a `kind`, e.g. kind: classification")
+        if self.evaluate_only:
+            for name in ("shared_head", "batch_size", "clusters"):
+                if getattr(self, name) is not None:
+                    raise ValueError(
+                        f"`{name}` is for training, and it is `evaluate_only`: leave one out"
+                    )
+        elif self.source is not None:
+            raise ValueError("`source` is for tasks that are `evaluate_only`: leave it out")
         return self
 
     @property
@@ -126,6 +136,12 @@ class Method(_Named):
 
 class Sampler(_Spelled):
     """Which tasks a step takes: round_robin, sequential, proportional, uniform, weighted."""
+
+    pairs: Literal["batches", "tasks"] | None = Field(
+        None,
+        description="Of methods on pairs: two batches of one task, or tasks with one another; default: "
+        "tasks where the sampler draws several at once, else batches.",
+    )
 
 
 class Optimizer(_Spelled):
@@ -158,8 +174,16 @@ class Train(_Section):
     warmup: Share = Field(0.1, description="Share of the run during which the rate rises.")
     clip: Annotated[float, Field(gt=0)] | None = Field(1.0, description="Longest gradient; null: any.")
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    compile: bool = Field(False, description="torch.compile the trunk.")
-    checkpointing: bool = Field(False, description="Recompute activations, to save memory.")
+    compile: bool = Field(
+        False,
+        description="torch.compile the trunk: a minute or two at the start, faster steps on a GPU; "
+        "not with `regularize` nor FSDP2.",
+    )
+    checkpointing: bool = Field(
+        False,
+        description="Recompute activations inside the trunk's blocks in the backward pass: less "
+        "memory, one more forward pass.",
+    )
     evaluate_every: Share | Positive = Field(
         0.25, description="Steps, or a share of the run, between evaluations on dev."
     )

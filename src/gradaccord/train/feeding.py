@@ -7,13 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradaccord.data.samplers import (
+    Pairs,
     ProportionalTasks,
     RoundRobinTasks,
     SequentialTasks,
     TaskBatches,
+    TaskPairs,
     TaskSampler,
     UniformTasks,
     WeightedTasks,
+    batch_names,
 )
 from gradaccord.train.methods import Feed
 from gradaccord.train.spelling import nearest
@@ -48,18 +51,15 @@ class Feeder:
         self.feed = feed
         self.block = block  # steps that a task keeps its turn for, in blocks
         self.turn = 0
-        self.pending: list[str] = []  # drawn by the sampler and not yet given, one or two at a time
+        self.pending: list[str] = []  # drawn by the sampler and not yet given, one at a time
 
     def __next__(self) -> list[Drawn]:
-        if self.feed == "all":
-            return [self._draw(task, task) for task in next(self.sampler)]
+        if self.feed in ("all", "pair"):
+            tasks = next(self.sampler)
+            return [self._draw(*one) for one in zip(batch_names(tasks), tasks, strict=True)]
         if self.feed == "one":
             task = self._next_task()
             return [self._draw(task, task)]
-        if self.feed == "pair":
-            first, second = self._next_task(), self._next_task()
-            names = (first, second) if first != second else (f"{first}:1", f"{first}:2")
-            return [self._draw(names[0], first), self._draw(names[1], second)]
         tasks = tuple(self.batches)
         task = tasks[self.turn // self.block % len(tasks)]
         self.turn += 1
@@ -98,10 +98,18 @@ def make_sampler(
     feed: Feed,
     batches: Mapping[str, TaskBatches[int]],
     seed: int,
+    pairs: Pairs | None = None,
 ) -> TaskSampler:
     """The sampler of a configuration; without a name the one that suits how the method is fed."""
     if name is None:
         name = "round_robin" if feed == "all" else "proportional"
+    sampler = _make_sampler(name, options, batches, seed)
+    return TaskPairs(sampler, pairs) if feed == "pair" else sampler
+
+
+def _make_sampler(
+    name: str, options: Mapping[str, Any], batches: Mapping[str, TaskBatches[int]], seed: int
+) -> TaskSampler:
     given = dict(options)
     sizes = {task: len(own.data) for task, own in batches.items()}
     counts = {task: len(own) for task, own in batches.items()}

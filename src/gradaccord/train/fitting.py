@@ -29,6 +29,7 @@ from gradaccord.train.problem import Problem
 from gradaccord.train.progress import Progress, measured
 from gradaccord.train.regularizing import Regularizers
 from gradaccord.train.run_folder import Log
+from gradaccord.train.switches import switch_checkpointing, switch_compilation
 from gradaccord.train.weights import load_weights, skeleton_of, weights_of, wrap
 from gradaccord.trajectory.trajectory import at_outer_weights
 
@@ -58,8 +59,10 @@ class Fit:
         self.regularizers = Regularizers(
             problem.model, [(term.name, term.options) for term in config.regularize]
         )
+        switch_checkpointing(config, problem)
         self.skeleton = skeleton_of(accelerator, problem.model)
         self.model: nn.Module = wrap(accelerator, problem.model).train()  # trunks come in eval mode
+        switch_compilation(config, problem, accelerator)
         self.trainable = self.regularizers.whole(self.model)
         self.checkpoints = Checkpoints(folder / CHECKPOINTS, config.train.keep)
         self.step = 0

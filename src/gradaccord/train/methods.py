@@ -50,6 +50,10 @@ class Entry:
             settings["tasks"] = len(tasks)
         return made(model, **settings)
 
+    def fed(self, options: Mapping[str, Any]) -> Feed:
+        """What one `backward` is given, with these options."""
+        return "pair" if self.cls == "SAM" and options.get("batches", 1) == 2 else self.feed
+
     def spent(self, options: Mapping[str, Any]) -> float:
         """Batch gradients per batch, with these options."""
         if self.cls != "DotProd":

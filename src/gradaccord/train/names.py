@@ -77,6 +77,7 @@ def _check_model(config: Config) -> None:
 
 
 def _check_task(name: str, task: Task) -> None:
+    from gradaccord.data.columns import no_labels
     from gradaccord.tasks.kinds import KINDS
 
     place: Place = ("tasks", name)
@@ -94,6 +95,11 @@ def _check_task(name: str, task: Task) -> None:
         if option not in known:
             sentence = f"Task {name!r}: {what} has no option {option!r}: {nearest(option, known)}"
             raise UnknownNameError((*place, option), sentence)
+    if kind is not None and task.labels is not None and "labels" not in options:
+        raise UnknownNameError((*place, "labels"), f"Task {name!r}: {no_labels(kind)}")
+    if kind == "image" and task.clusters is not None:
+        sentence = f"Task {name!r}: `clusters` are of texts, and this is an image task: leave them out."
+        raise UnknownNameError((*place, "clusters"), sentence)
     splits = ("train", "dev", "test")
     for split in task.limit:
         if split not in splits:

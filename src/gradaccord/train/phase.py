@@ -48,9 +48,10 @@ class Phase:
         train = config.train
         main = name == "main"
         options = dict(config.method.options) if main else {}
-        alone = len(batches) == 1 or entry.feed == "one"
+        feed = entry.fed(options)
+        alone = len(batches) == 1 or feed == "one"
         if entry.cls in ("Sum", "Mean") and alone and train.clip is not None:
-            # Nothing to compare, and what is not finite is found by clipping.
+            # Nothing to compare; what is not finite is seen without it.
             options.setdefault("measure", False)
         sampler = config.sampler if main else None
         self.name = name
@@ -60,13 +61,14 @@ class Phase:
             make_sampler(
                 None if sampler is None else sampler.name,
                 {} if sampler is None else sampler.options,
-                entry.feed,
+                feed,
                 self.batches,
                 train.seed,
+                None if sampler is None else sampler.pairs,
             ),
             self.batches,
-            entry.feed,
-            int(options.get("inner_steps", 1000)) if entry.feed == "blocks" else 1,
+            feed,
+            int(options.get("inner_steps", 1000)) if feed == "blocks" else 1,
         )
         own = list(trunk.parameters())
         known = {id(p) for p in own}

@@ -59,7 +59,8 @@ class Probes:
                 prepared = self.problem.prepared[name]
                 encoded = prepared.encoded["train"]
                 generator = torch.Generator().manual_seed(1000 + i)
-                rows = torch.randperm(len(encoded), generator=generator)[:size][rank::world]
+                order = torch.randperm(len(encoded), generator=generator, device="cpu")
+                rows = order[:size][rank::world]
                 batch = {k: v.to(device) for k, v in encoded.batch(rows.tolist()).items()}
                 step[name] = partial(_loss, prepared.task, model, name, batch)
             yield step

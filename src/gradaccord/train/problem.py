@@ -23,6 +23,7 @@ from gradaccord.tasks.task import Task
 from gradaccord.tasks.transfer import task_by_head
 from gradaccord.train import config as settings
 from gradaccord.train.config import Config
+from gradaccord.train.paths import RULE
 
 EVALUATED = ("dev", "test")
 HUB = "hub:"  # before the name of a Hugging Face data set
@@ -63,7 +64,9 @@ def load_problem(config: Config, folder: Path | None = None) -> Problem:
         name: _source(name, config, datasets[name], tasks) for name in datasets if name not in trained
     }
     for name, source in sources.items():
-        tasks[name] = task_by_head(name, datasets[name], source, tasks[source])
+        given = config.tasks[name].options
+        with of_task(name):
+            tasks[name] = task_by_head(name, datasets[name], source, tasks[source], given)
     prepared = {name: prepare(name, made, datasets[name], tokens) for name, made in tasks.items()}
     head_of = {}
     for name in config.tasks:
@@ -116,9 +119,12 @@ def load_dataset(name: str, task: settings.Task, folder: Path | None) -> Dataset
     """The data of one task, cut to its limits."""
     if task.files is not None:
         assert task.kind is not None
-        dataset = data.read(
-            task.kind, files=task.files, columns=task.columns or {}, labels=task.labels, name=name
-        )
+        try:
+            dataset = data.read(
+                task.kind, files=task.files, columns=task.columns or {}, labels=task.labels, name=name
+            )
+        except FileNotFoundError as error:
+            raise ValueError(f"{error.filename}: {error.strerror} ({RULE}).") from error
     else:
         assert task.data is not None
         if task.data.startswith(HUB):

@@ -44,7 +44,7 @@ def measured(report: StepReport, extras: Mapping[str, float]) -> dict[str, Any]:
     """What a step's report says, ready for JSON. extras: beside the report's own."""
     record: dict[str, Any] = {"loss": _losses(report)}
     if len(report.tasks) > 1:
-        first, second = torch.triu_indices(len(report.tasks), len(report.tasks), 1)
+        first, second = torch.triu_indices(len(report.tasks), len(report.tasks), 1, device="cpu")
         record["cosine"] = report.mean_cosine
         record["conflicts"] = report.conflicts
         record["dot"] = float(report.gram[first, second].mean())

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from gradaccord.recipes import recipe_texts
 from gradaccord.train.config import Config
 from gradaccord.train.names import UnknownNameError, check_names
+from gradaccord.train.paths import located
 from gradaccord.train.spelling import nearest
 
 Place = tuple[str | int, ...]
@@ -22,7 +23,10 @@ class ConfigError(ValueError):
 
 
 def read_config(path: Path | str, overrides: Sequence[str] = ()) -> Config:
-    """The configuration in a YAML (or JSON) file, with `key.key=value` overrides applied."""
+    """The configuration in a YAML (or JSON) file, with `key.key=value` overrides applied.
+
+    Relative paths in the file start at its folder, those of overrides at the current one.
+    """
     path = Path(path)
     try:
         text = _text(path)
@@ -31,6 +35,7 @@ def read_config(path: Path | str, overrides: Sequence[str] = ()) -> Config:
             f"{path} is not UTF-8 text (byte {error.start}): save it as UTF-8."
         ) from error
     content, lines = _parse(text, path)
+    content = located(content, path.parent.resolve())
     places: dict[Place, str] = {place: f"{path}, line {line}" for place, line in lines.items()}
     for override in overrides if isinstance(content, dict) else ():
         changed = _apply(content, override)
@@ -52,11 +57,14 @@ def _text(path: Path) -> str:
 def check_config(
     content: Any, places: Mapping[Place, str] | None = None, source: str = "The configuration"
 ) -> Config:
-    """A configuration from plain dictionaries. places: where each key was given, for messages."""
+    """A configuration from plain dictionaries. places: where each key was given, for messages.
+
+    Its paths are absolute: what a run writes down is found from any folder.
+    """
     if not isinstance(content, dict):
         raise ConfigError(f"{source} holds no mapping: start with `tasks:` (see `gradaccord init`).")
     try:
-        config = Config.model_validate(content)
+        config = Config.model_validate(located(content, Path.cwd()))
         check_names(config)
     except ValidationError as error:
         raise ConfigError(_sentence(error, places or {}, source)) from error

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from gradaccord.launched import fewer_than_asked
 from gradaccord.train.checkpoints import CHECKPOINTS, Checkpoints
 from gradaccord.train.config import Config
 from gradaccord.train.fitting import Fit
@@ -101,7 +102,7 @@ def train(
             log.close()
         whole = unsharded(accelerator, fit.model, fit.skeleton)
         if main:
-            _save_model(problem, whole, folder / MODEL)
+            _save_model(config, problem, whole, folder / MODEL)
             write_json(folder / RESULTS, results)
         accelerator.wait_for_everyone()
         return results
@@ -206,11 +207,12 @@ def _errors(fit: Fit, evaluated: Mapping[str, Mapping[str, Any]]) -> dict[str, A
     return found
 
 
-def _save_model(problem: Problem, model: Any, folder: Path) -> None:
+def _save_model(config: Config, problem: Problem, model: Any, folder: Path) -> None:
     from gradaccord.tasks.saved import save
 
     tasks = {name: prepared.task for name, prepared in problem.prepared.items()}
-    save(folder, model, problem.tokens, tasks)
+    columns = {name: task.columns or {} for name, task in config.tasks.items()}
+    save(folder, model, problem.tokens, tasks, columns)
 
 
 def _check_folder(config: Config, folder: Path, resume: bool) -> dict[str, Any] | None:
@@ -249,6 +251,9 @@ def describe(config: Config, problem: Problem, accelerator: Any) -> Iterator[str
     if accelerator.num_processes > 1:
         where += f", processes: {accelerator.num_processes}"
     yield f"{config.model.name}: {weights / 1e6:.1f} M weights; {where}."
+    missing = fewer_than_asked(accelerator.num_processes)
+    if missing is not None:
+        yield missing
     for name, prepared in problem.prepared.items():
         counts = ", ".join(f"{len(own):,} {split}" for split, own in prepared.splits.items())
         seen = name in problem.trained or name in problem.judged

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from gradaccord.core.autocast import weights_moved
 from gradaccord.core.losses import Losses, SharedBatch, read_losses
 from gradaccord.core.parameters import Model
 from gradaccord.core.report import StepReport
@@ -134,6 +135,7 @@ class MultiTaskReptile(Trajectory):
             theta = local(self.parameters[name].detach())
             theta.add_(total.to(theta), alpha=self.outer_lr / self.done)
             total.zero_()
+        weights_moved()
         self.done = 0
 
     def state_dict(self) -> dict[str, Any]:

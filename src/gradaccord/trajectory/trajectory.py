@@ -12,6 +12,7 @@ import torch
 
 from gradaccord.combine.combination import Combination
 from gradaccord.combine.plain import Sum
+from gradaccord.core.autocast import weights_moved
 from gradaccord.core.losses import Losses
 from gradaccord.core.method import Method
 from gradaccord.core.parameters import Model, Parameters, matching
@@ -205,6 +206,7 @@ class Trajectory:
         names, theta, phi = self._moving()
         if names:  # else the heads alone are trained for now
             self._update(names, theta, phi)
+            weights_moved()
         self.step = 0
 
     def _update(self, names: list[str], theta: list[torch.Tensor], phi: list[torch.Tensor]) -> None:
@@ -246,6 +248,7 @@ class Trajectory:
             held = theta.clone()
             theta.copy_(phi)
             phi.copy_(held)
+        weights_moved()
 
     def _saved(self, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         return {name: like(self.parameters[name], t.clone()) for name, t in tensors.items()}

@@ -26,7 +26,7 @@ class Classes:
         for spelling, name in (spellings or {}).items():
             self.numbers[spelling] = self.names.index(name)
 
-    def number(self, label: object, file: File, line: int) -> int:
+    def number(self, label: object, file: File | str, line: int) -> int:
         """The number of a class; a label that is none of them is an error."""
         written = str(label).lower() if isinstance(label, bool) else str(label).strip()
         try:
@@ -48,7 +48,7 @@ def _is_number(name: str) -> bool:
     return True
 
 
-def value(label: object, file: File, line: int) -> float:
+def value(label: object, file: File | str, line: int) -> float:
     """A number as the target of a regression."""
     try:
         found = float(str(label))

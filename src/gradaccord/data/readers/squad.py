@@ -42,21 +42,21 @@ def _questions(file: File, wanted: Wanted) -> Iterator[tuple[str, Question]]:
     content = file.json()
     for article in _list(content, "data", file, "the file"):
         for paragraph in _list(article, "paragraphs", file, "an article"):
-            context = _member(paragraph, "context", file, "a paragraph")
+            context = _text(paragraph, "context", file, "a paragraph")
             for asked in _list(paragraph, "qas", file, "a paragraph"):
                 id = str(_member(asked, "id", file, "a question"))
                 answers = [] if asked.get("is_impossible") else asked.get("answers") or []
-                if answers and not any(_member(a, "text", file, f"question {id!r}") for a in answers):
+                if answers and not any(_text(a, "text", file, f"question {id!r}") for a in answers):
                     wanted.note("questions without a label (their answer is an empty text)")
                     answers = []
-                starts = tuple(_member(a, "answer_start", file, f"question {id!r}") for a in answers)
+                starts = tuple(_start(a, file, f"question {id!r}") for a in answers)
                 texts = tuple(_member(a, "text", file, f"question {id!r}") for a in answers)
                 for text, start in zip(texts, starts, strict=True):
                     check_answer(context, text, start, file, id)
                 yield (
                     id,
                     Question(
-                        question=_member(asked, "question", file, f"question {id!r}").strip(),
+                        question=_text(asked, "question", file, f"question {id!r}").strip(),
                         context=context,
                         answers=texts,
                         starts=starts,
@@ -80,6 +80,20 @@ def _member(value: Any, name: str, file: File, where: str) -> Any:
     if not isinstance(value, dict) or name not in value:
         raise ValueError(f"{file}: {where} has no {name!r}: SQuAD's JSON is expected.")
     return value[name]
+
+
+def _text(value: Any, name: str, file: File, where: str) -> str:
+    found = _member(value, name, file, where)
+    if not isinstance(found, str):
+        raise ValueError(f"{file}: {name!r} of {where} is {found!r}: give a text.")
+    return found
+
+
+def _start(answer: Any, file: File, where: str) -> int:
+    found = _member(answer, "answer_start", file, where)
+    if not isinstance(found, int):
+        raise ValueError(f"{file}: 'answer_start' of {where} is {found!r}: give a whole number.")
+    return found
 
 
 def _list(value: Any, name: str, file: File, where: str) -> list[Any]:

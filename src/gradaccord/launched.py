@@ -1,0 +1,26 @@
+"""Whether as many processes run as a launcher was asked for."""
+
+from __future__ import annotations
+
+import os
+
+
+def fewer_than_asked(running: int) -> str | None:
+    """A sentence if a launcher was asked for more processes than run together; else None.
+
+    `accelerate launch --num_processes N --cpu` starts one process whatever N is: it only sets the
+    address at which several would meet.
+    """
+    asked = int(os.environ.get("WORLD_SIZE", "1") or 1)
+    if asked > running:
+        return (
+            f"WORLD_SIZE asks for {asked} processes and {running} runs here by itself: start them with "
+            f"torchrun --nproc-per-node {asked}."
+        )
+    by_accelerate = "ACCELERATE_MIXED_PRECISION" in os.environ and "MASTER_ADDR" in os.environ
+    if by_accelerate and "WORLD_SIZE" not in os.environ and running == 1:
+        return (
+            "accelerate launch was asked for several processes and started 1, as it does on a CPU: "
+            "start them with torchrun --nproc-per-node N."
+        )
+    return None

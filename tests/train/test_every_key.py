@@ -1,0 +1,269 @@
+"""Every key of the schema changes what it says: none is accepted and read nowhere."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from accelerate.state import AcceleratorState
+from pydantic import BaseModel
+from small_models import TEXTS, save_checkpoint
+from train_toy import weights
+
+from gradaccord.models.multitask import MultiTaskModel
+from gradaccord.train.config import Config
+from gradaccord.train.problem import load_dataset, load_problem
+from gradaccord.train.reading import _section
+from gradaccord.train.run_folder import read_log
+
+TESTS = Path(__file__).parent.parent
+
+# Keys whose effect another test shows.
+ELSEWHERE = {
+    "method.name": "train/test_runs.py::test_every_method_trains_and_resumes_bit_equal",
+    "model.name": "train/test_runs.py::test_what_is_forgotten_is_followed",
+    "probe.masked_lm": "train/test_runs.py::test_what_is_forgotten_is_followed",
+    "sampler.pairs": "test_pairs.py::test_both_pair_two_tasks_if_asked_to",
+    "tasks.clusters": "train/test_runs.py::test_clusters_of_a_task_are_trained_on_as_tasks",
+    "tasks.evaluate_only": "train/test_runs.py::test_unseen_tasks_are_judged_by_a_trained_head",
+    "train.checkpointing": "train/test_switches.py::test_checkpointing_changes_no_weight",
+    "train.compile": "train/test_switches.py::test_a_compiled_trunk_is_run_and_changes_no_weight",
+    "train.epochs": "train/test_runs.py::test_budgets_are_what_they_say",
+    "train.gradients": "train/test_runs.py::test_budgets_are_what_they_say",
+    "train.micro_batches": "train/test_runs.py::test_dropout_is_on_from_the_first_step",
+    "train.optimizer.name": "train/test_feeding.py::test_every_optimiser_takes_a_step",
+    "train.patience": "train/test_faults.py::test_early_stopping_is_told",
+    "train.tensorboard": "train/test_tensorboard.py::"
+    "test_curves_are_those_of_the_log_also_after_a_restart",
+    "train.warm_start.task": "train/test_runs.py::test_a_warm_start_trains_its_task_alone_first",
+}
+
+
+def of_train(**changes):
+    return {"train": changes}
+
+
+def of_probe(**changes):
+    return {"probe": {"cosine_batches": 2, "errors": 3, **changes}}
+
+
+def trained(folder, results, said):
+    return {name: value.sum().item() for name, value in weights(folder).items()}
+
+
+def tasks_of_steps(folder, results, said):
+    return [list(record.get("loss", ())) for record in read_log(folder / "log.jsonl")]
+
+
+def checkpoints(folder, results, said):
+    return sorted(path.name for path in (folder / "checkpoints").iterdir())
+
+
+def evaluations(folder, results, said):
+    return [record["step"] for record in results["evaluations"]]
+
+
+# Keys whose change another run shows: what is changed, and what must differ by it.
+CHANGED = {
+    "regularize.name": ({"regularize": ["smart"]}, trained),
+    "sampler.name": ({"sampler": "sequential"}, tasks_of_steps),
+    "train.batch_size": (of_train(batch_size=4), trained),
+    "train.clip": (of_train(clip=1e-4), trained),
+    "train.evaluate_every": (of_train(evaluate_every=1), evaluations),
+    "train.head_lr": (of_train(head_lr=1e-2), trained),
+    "train.keep": (of_train(keep=1), checkpoints),
+    "train.lr": (of_train(lr=1e-2), trained),
+    "train.precision": (of_train(precision="bf16"), trained),
+    "train.save_every": (of_train(save_every=4), checkpoints),
+    "train.schedule": (of_train(schedule="constant"), trained),
+    "train.seed": (of_train(seed=1), trained),
+    "train.steps": (of_train(steps=3), lambda f, r, s: r["cost"]["steps"]),
+    "train.threads": (of_train(threads=2), lambda f, r, s: [x for x in s if "threads:" in x]),
+    "train.warmup": (of_train(warmup=0.9), trained),
+    "probe.cosine": (of_probe(cosine=False), lambda f, r, s: "task_cosine" in r["last"]),
+    "probe.cosine_batches": (
+        of_probe(cosine_batches=1), lambda f, r, s: r["last"]["task_cosine"]["mean"]
+    ),
+    "probe.distance": (of_probe(distance=False), lambda f, r, s: "distance" in r["last"]),
+    "probe.errors": (of_probe(errors=1), lambda f, r, s: len(r["errors"]["long"]["worst"])),
+}  # fmt: skip
+
+# Keys that have a test of their own below.
+HERE = {
+    "data_folder": "test_data_folder", "probe.masked_lm_model": "test_masked_lm_model",
+    "tasks.batch_size": "test_batch_size_of_a_task", "tasks.columns": "test_own_files",
+    "tasks.cut": "test_cut_and_limit", "tasks.data": "test_data_folder",
+    "tasks.files": "test_own_files", "tasks.kind": "test_own_files", "tasks.labels": "test_own_files",
+    "tasks.limit": "test_cut_and_limit",
+    "tasks.shared_head": "test_heads", "tasks.source": "test_heads",
+    "train.evaluation_batch_size": "test_evaluation_batch_size",
+    "train.warm_start.epochs": "test_epochs_of_a_warm_start",
+}  # fmt: skip
+
+
+def keys(section: type[BaseModel], prefix: str = "") -> list[str]:
+    """All that the schema has, as `train.warm_start.task`; of tasks and lists, those of an entry."""
+    found = []
+    for name, field in section.model_fields.items():
+        inner = _section(field.annotation)
+        found += [prefix + name] if inner is None else keys(inner, f"{prefix}{name}.")
+    return found
+
+
+def test_every_key_has_a_test():
+    shown = [*ELSEWHERE, *CHANGED, *HERE]
+    assert sorted(shown) == sorted(keys(Config))
+    places = {key: place.split("::") for key, place in ELSEWHERE.items()}
+    places |= {key: ["train/test_every_key.py", name] for key, name in HERE.items()}
+    for key, (file, name) in places.items():
+        tree = ast.parse((TESTS / file).read_text())
+        assert name in {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)}, key
+
+
+@pytest.fixture(scope="module")
+def base(content, tmp_path_factory):
+    """Runs a variant of a run of four steps; returns what it can be judged by."""
+    from gradaccord.train.reading import check_config
+    from gradaccord.train.start import start
+
+    def made(changes, name):
+        train = {
+            "steps": 4, "lr": 1e-3, "batch_size": 8, "evaluate_every": 4, "save_every": 1, "keep": 2,
+            "clip": 1.0, "threads": 1, **changes.get("train", {}),
+        }  # fmt: skip
+        config = check_config({**content, **changes, "train": train})
+        folder, said = tmp_path_factory.mktemp(name) / "run", []
+        AcceleratorState._reset_state(True)  # which keeps the precision of the first run of a process
+        results = start(config, folder, say=said.append)
+        AcceleratorState._reset_state(True)
+        torch.set_num_threads(1)
+        return folder, json.loads(json.dumps(results)), said
+
+    made.plain = made({}, "plain")
+    return made
+
+
+@pytest.mark.parametrize("key", CHANGED)
+def test_a_key_changes_what_it_says(key, base):
+    changes, seen = CHANGED[key]
+    assert seen(*base(changes, "changed")) != seen(*base.plain)
+
+
+def test_the_same_keys_give_the_same_run(base):
+    """So that it is the key that changes something."""
+    again = base({}, "again")
+    for key, (_, seen) in CHANGED.items():
+        assert seen(*again) == seen(*base.plain), key
+
+
+def test_own_files(content, configured, tmp_path):
+    config = configured()
+    film = load_dataset("film", config.tasks["film"], None)
+    assert film.kind == "classification"
+    assert {split: len(own) for split, own in film.splits.items()} == {"train": 64, "dev": 16}
+    (tmp_path / "x.csv").write_text("it,says,other\na good film,yes,no\na bad one,no,no\n")
+    task = {**content["tasks"]["film"], "files": {"train": str(tmp_path / "x.csv")}}
+    found = {}
+    for column in ("says", "other"):
+        for labels in (["no", "yes"], ["yes", "no"]):
+            changed = {**task, "columns": {"first": "it", "label": column}, "labels": labels}
+            config = configured(tasks={"x": changed})
+            own = load_dataset("x", config.tasks["x"], None).splits["train"]
+            found[column, labels[0]] = [example.label for example in own]
+    assert found == {
+        ("says", "no"): [1, 0], ("says", "yes"): [0, 1], ("other", "no"): [0, 0],
+        ("other", "yes"): [1, 1],
+    }  # fmt: skip
+    assert load_dataset("long", configured().tasks["long"], None).kind == "regression"
+
+
+def test_cut_and_limit(content, configured):
+    film = content["tasks"]["film"]
+    alone = {**film, "files": {"train": film["files"]["train"]}}
+    tasks = configured(
+        tasks={"plain": alone, "cut": {**alone, "cut": 0.25}, "limit": {**film, "limit": {"dev": 5}}}
+    ).tasks
+    sizes = {
+        name: {split: len(own) for split, own in load_dataset(name, task, None).splits.items()}
+        for name, task in tasks.items()
+    }
+    cut = sizes.pop("cut")
+    assert sizes == {"plain": {"train": 64}, "limit": {"train": 64, "dev": 5}}
+    assert cut["train"] + cut["dev"] == 64
+    assert 5 <= cut["dev"] <= 30  # a quarter, drawn by the text
+
+
+def test_heads(content, configured):
+    film, bank = content["tasks"]["film"], content["tasks"]["bank"]
+    shared = {"film": {**film, "shared_head": "one"}, "bank": {**bank, "shared_head": "one"}}
+    assert list(load_problem(configured(tasks=shared)).model.heads) == ["one"]
+    unseen = {**film, "evaluate_only": True}
+    for source in ("film", "bank"):
+        tasks = {"film": film, "bank": bank, "unseen": {**unseen, "source": source}}
+        assert load_problem(configured(tasks=tasks)).model.head_of["unseen"] == source
+
+
+def test_data_folder(configured, tmp_path):
+    """An embedded set needs no folder; any other is looked for in the one that is configured."""
+    task = {"data": "cldr/de", "limit": {"train": 20, "dev": 20}}
+    assert load_dataset("names", configured(tasks={"names": task}).tasks["names"], None).splits
+    config = configured(tasks={"sst": {"data": "sst"}}, data_folder=str(tmp_path / "nowhere"))
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        load_problem(config)
+
+
+def test_batch_size_of_a_task(content, configured, run, tmp_path, monkeypatch):
+    seen = []
+    plain = MultiTaskModel.forward
+
+    def forward(model, task, batch):
+        if torch.is_grad_enabled() and model.training:
+            seen.append((task, len(batch["attention_mask"])))
+        return plain(model, task, batch)
+
+    monkeypatch.setattr(MultiTaskModel, "forward", forward)
+    tasks = {"film": {**content["tasks"]["film"], "batch_size": 3}, "bank": content["tasks"]["bank"]}
+    run(configured(tasks=tasks, train={"steps": 1}, probe={"cosine": False}))
+    assert set(seen) == {("film", 3), ("bank", 8)}
+
+
+def test_evaluation_batch_size(configured, run, monkeypatch):
+    plain = MultiTaskModel.forward
+
+    def forward(model, task, batch):
+        if not model.training:
+            seen.append(len(batch["attention_mask"]))
+        return plain(model, task, batch)
+
+    monkeypatch.setattr(MultiTaskModel, "forward", forward)
+    for size in (16, 5):
+        seen = []
+        train = {"steps": 1, "evaluation_batch_size": size}
+        run(configured(train=train, probe={"cosine": False}), f"run{size}")
+        assert max(seen) == size
+
+
+def test_epochs_of_a_warm_start(configured, run, tmp_path):
+    for epochs, expected in ((1, 8), (0.5, 4)):
+        warm = {"task": "film", "epochs": epochs}
+        run(configured(train={"steps": 1, "warm_start": warm}), f"run{expected}")
+        log = read_log(tmp_path / f"run{expected}" / "log.jsonl")
+        assert sum(r.get("phase") == "warm start" for r in log) == expected
+
+
+def test_masked_lm_model(configured, run, tmp_path, checkpoint):
+    """The trunk's own checkpoint has no head: the one that is named brings it."""
+    (tmp_path / "lines.txt").write_text("\n".join(TEXTS * 4))
+    losses = []
+    for seed in (0, 1):
+        head = save_checkpoint(tmp_path / f"head{seed}", "bert", head=True, seed=seed)
+        probe = {
+            "masked_lm": {"seen": str(tmp_path / "lines.txt")}, "masked_lm_model": str(head),
+            "cosine": False,
+        }  # fmt: skip
+        results = run(configured(probe=probe, train={"steps": 1}), f"run{seed}")
+        losses.append(results["evaluations"][-1]["masked_lm"]["seen"])
+    assert losses[0] != losses[1]
