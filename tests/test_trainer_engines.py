@@ -56,7 +56,7 @@ def steps_of(name):
     """The batches of each step, as a user would draw them by hand; 42 is the Trainer's own seed."""
     batches = task_batches()
     sizes = {task: len(rows) for task, rows in data().items()}
-    one = ProportionalTasks(sizes, q=0.2 if "Reptile" in name else 1.0, seed=42)
+    one = ProportionalTasks(sizes, seed=42)
     for _ in range(STEPS):
         if name in ("DotProd", "PairedSum"):
             (task,) = next(one)
