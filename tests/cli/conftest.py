@@ -1,4 +1,4 @@
-"""What the tests of runs start from; see tests/train_toy.py."""
+"""What the tests of runs start from; see tests/support/train_toy.py."""
 
 from train_toy import checkpoint, command, configured, content, files, run, written
 

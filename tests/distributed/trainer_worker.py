@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from scenarios import leave
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "support"))
 
 from trainer_scenarios import SCENARIOS, train, weights
 

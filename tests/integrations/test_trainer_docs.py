@@ -14,7 +14,7 @@ from trainer_toy import arguments, assert_same, bert, moved, sentences, weights
 
 import gradaccord
 
-PAGE = (Path(__file__).parent.parent / "docs" / "integrations.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "integrations.md").read_text()
 SECTIONS = dict(re.findall(r"^## (.+?)\n.*?```python\n(.*?)```", PAGE, re.DOTALL | re.MULTILINE))
 
 

@@ -18,7 +18,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 import gradaccord
 from gradaccord.integrations import AlignedTrainer
 
-DATA = Path(__file__).resolve().parents[1] / "../shared/data/cs224n_minbert"
+DATA = Path(__file__).resolve().parents[2] / "../shared/data/cs224n_minbert"
 
 pytestmark = [
     pytest.mark.skipif(not DATA.is_dir(), reason="the minBERT data is not beside the repository"),

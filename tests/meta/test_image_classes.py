@@ -14,7 +14,7 @@ import torch
 pytest.importorskip("PIL")
 from PIL import Image
 
-from gradaccord.data import class_splits, glyphs, omniglot
+from gradaccord.data.images import class_splits, glyphs, omniglot
 from gradaccord.data.images.class_folders import ImageClasses, read_classes
 from gradaccord.data.images.idx import read_idx
 

@@ -29,7 +29,7 @@ from gradaccord.tasks import (
     WordInContext,
 )
 
-SHARED = (Path(__file__).resolve().parents[1] / ".." / "shared" / "data").resolve()
+SHARED = (Path(__file__).resolve().parents[2] / ".." / "shared" / "data").resolve()
 
 
 def lines(name: str) -> list[str]:

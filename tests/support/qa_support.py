@@ -10,7 +10,7 @@ import pytest
 
 from gradaccord.data.examples import Question, Tagged
 
-SHARED = (Path(__file__).resolve().parents[1] / ".." / "shared" / "data").resolve()
+SHARED = (Path(__file__).resolve().parents[2] / ".." / "shared" / "data").resolve()
 
 
 def opened(name: str) -> str:

@@ -26,7 +26,7 @@ ELSEWHERE = {
     "method.name": "train/test_runs.py::test_every_method_trains_and_resumes_bit_equal",
     "model.name": "train/test_runs.py::test_what_is_forgotten_is_followed",
     "probe.masked_lm": "train/test_runs.py::test_what_is_forgotten_is_followed",
-    "sampler.pairs": "test_pairs.py::test_both_pair_two_tasks_if_asked_to",
+    "sampler.pairs": "data/test_pairs.py::test_both_pair_two_tasks_if_asked_to",
     "tasks.clusters": "train/test_runs.py::test_clusters_of_a_task_are_trained_on_as_tasks",
     "tasks.evaluate_only": "train/test_runs.py::test_unseen_tasks_are_judged_by_a_trained_head",
     "train.checkpointing": "train/test_switches.py::test_checkpointing_changes_no_weight",
