@@ -80,19 +80,19 @@ class Results(Versioned):
 
     finished: str
     method: dict[str, Any]  # its name and options
-    regularize: list[str] = []
+    regularize: list[str]
     seed: int
     metrics: dict[str, str]  # task -> its main metric
-    kinds: dict[str, str] = {}
+    kinds: dict[str, str]
     trained: list[str]  # the tasks; others were only evaluated
     dev: Scores
     test: Scores
     best_step: int
     last: Measured  # at the last evaluation
-    evaluations: list[EvaluationRecord] = []
-    errors: dict[str, TaskErrors] = {}
-    notes: dict[str, dict[str, dict[str, int]]] = {}  # task -> split -> what -> count
-    overlaps: list[str] = []
+    evaluations: list[EvaluationRecord]
+    errors: dict[str, TaskErrors]
+    notes: dict[str, dict[str, dict[str, int]]]  # task -> split -> what -> count
+    overlaps: list[str]
     cost: Cost
 
     @property

@@ -41,8 +41,8 @@ class Versioned(BaseModel):
                 raise ValueError(f"{path} holds no JSON object: run the command that wrote it again.")
             if content.get("version", 1) > cls.VERSION:
                 raise ValueError(
-                    f"{path} has version {content['version']}, and this gradaccord reads versions up to "
-                    f"{cls.VERSION}: upgrade it."
+                    f"{path} has version {content['version']}, and this gradaccord reads "
+                    f"versions up to {cls.VERSION}: upgrade it."
                 )
             return cls.model_validate(content)
         except (json.JSONDecodeError, UnicodeDecodeError, ValidationError) as error:
