@@ -25,7 +25,8 @@ OF_0_1 = {
     },
     "evaluations": [
         {"event": "evaluation", "step": 12, "gradients": 36.0, "seconds": 1.5,
-         "evaluation_seconds": 0.2, "scores": {"film": {"accuracy": 90.0}}, "average": 80.0, "train_loss": {"film": 0.5},
+         "evaluation_seconds": 0.2, "scores": {"film": {"accuracy": 90.0}}, "average": 80.0,
+         "train_loss": {"film": 0.5},
          "distance": {"total": 0.1, "layers": {"trunk": 0.1}}},
     ],
     "errors": {
