@@ -168,13 +168,11 @@ class DotProd(PairedSum):
             product_norm=norms[1] * second.factor / self.engine.scale(),
         )
 
-    def state_dict(self) -> dict[str, Any]:
-        """As of `PairedSum`, with the counts behind the share of capped steps."""
-        return super().state_dict() | {"terms": self.terms, "capped": self.capped}
+    def _state(self) -> dict[str, Any]:
+        return super()._state() | {"terms": self.terms, "capped": self.capped}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a saved state; a fresh instance will do."""
-        super().load_state_dict(state)
+    def _load(self, state: dict[str, Any]) -> None:
+        super()._load(state)
         self.terms, self.capped = int(state["terms"]), int(state["capped"])
 
     def _pair(self, first: Batch, second: Batch) -> StepReport:

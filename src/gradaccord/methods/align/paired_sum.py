@@ -13,6 +13,7 @@ import torch
 
 from gradaccord.core.bank import compact, deliver, put, take
 from gradaccord.core.losses import Losses, LossFn, OwnBatches, read_losses
+from gradaccord.core.method import Method
 from gradaccord.core.parameters import Model
 from gradaccord.core.replay import RandomState
 from gradaccord.core.report import StepReport
@@ -61,7 +62,7 @@ class Batch:
         return {self.name: list(self.calls)}, self.random
 
 
-class PairedSum:
+class PairedSum(Method):
     """The sum of two batches' gradients at the same weights; the control that DotProd is compared to.
 
         g = G1 + G2                          (reduction "mean": half of it)
@@ -134,10 +135,7 @@ class PairedSum:
         self._deliver(batch.gradient)
         return True
 
-    def after_step(self) -> None:
-        """Nothing to do after an optimiser step."""
-
-    def state_dict(self) -> dict[str, Any]:
+    def _state(self) -> dict[str, Any]:
         """Where in the window the method stands, with the gradient of a batch that waits."""
         waiting = None
         if self.waiting is not None:
@@ -150,19 +148,9 @@ class PairedSum:
                 "scale": self.waiting.scale,
                 "gradient": dict(zip(self.parameters.names, gradient, strict=True)),
             }
-        return {
-            "method": type(self).__name__,
-            "seen": self.seen,
-            "waiting": waiting,
-            "generator": self.generator.get_state(),
-        }
+        return {"seen": self.seen, "waiting": waiting, "generator": self.generator.get_state()}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a saved state; a fresh instance will do."""
-        if state.get("method") != type(self).__name__:
-            raise ValueError(
-                f"The state was saved by {state.get('method')!r}, and this is {type(self).__name__!r}."
-            )
+    def _load(self, state: dict[str, Any]) -> None:
         saved = state["waiting"]
         self.waiting = None
         if saved is not None:

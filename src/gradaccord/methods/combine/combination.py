@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ import torch
 
 from gradaccord.core.bank import Bank, deliver, put, take
 from gradaccord.core.losses import Losses
+from gradaccord.core.method import Method
 from gradaccord.core.parameters import Granularity, Model, Partition, matching
 from gradaccord.core.report import StepReport
 from gradaccord.core.task_gradients import Gatherer
@@ -28,7 +30,7 @@ class Measured:
     at_rest: torch.Tensor  # [T] whether all of a task's gradient is zero, in its own parameters too
 
 
-class Combination:
+class Combination(Method):
     """Base class: a method is a function from Gram matrices and its own state to weights.
 
     model: the module as it is called in the losses (wrapped in DDP, compiled, ...), or an iterable
@@ -71,9 +73,9 @@ class Combination:
         )
         self.generator = torch.Generator().manual_seed(seed)
 
+    @abstractmethod
     def weigh(self, measured: Measured) -> torch.Tensor:
         """The weight of each task in each group, [G, T]; the method's state moves on."""
-        raise NotImplementedError
 
     def task_order(self, tasks: list[str]) -> list[str]:
         """In which order the method sees a step's tasks, which come as the user gave them (across
@@ -112,19 +114,10 @@ class Combination:
             raise
         return self._report(measured, weights, order, time.perf_counter() - started, finite)
 
-    def after_step(self) -> None:
-        """Nothing to do after an optimiser step."""
+    def _state(self) -> dict[str, Any]:
+        return {"generator": self.generator.get_state()}
 
-    def state_dict(self) -> dict[str, Any]:
-        """The method's name, its random generator and, in subclasses, what it has learned."""
-        return {"method": type(self).__name__, "generator": self.generator.get_state()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a saved state; a fresh instance will do."""
-        if state.get("method") != type(self).__name__:
-            raise ValueError(
-                f"The state was saved by {state.get('method')!r}, and this is {type(self).__name__!r}."
-            )
+    def _load(self, state: dict[str, Any]) -> None:
         self.generator.set_state(state["generator"].cpu())
 
     def _measure(self, bank: Bank) -> tuple[Measured, list[int], bool]:
