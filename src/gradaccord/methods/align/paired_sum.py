@@ -17,7 +17,7 @@ from gradaccord.core.method import Method
 from gradaccord.core.parameters import Model
 from gradaccord.core.replay import RandomState
 from gradaccord.core.report import StepReport
-from gradaccord.core.task_gradients import Gatherer
+from gradaccord.core.task_gradients import TaskGradients
 from gradaccord.methods.align.vectors import (
     Vector,
     add_,
@@ -97,9 +97,9 @@ class PairedSum(Method):
             raise ValueError(f"`reduction` is {reduction!r}: use 'sum' or 'mean'.")
         self.every = every
         self.reduction = reduction
-        self.gatherer = Gatherer(model, engine)
-        self.parameters = self.gatherer.parameters
-        self.engine = self.gatherer.engine
+        self.task_gradients = TaskGradients(model, engine)
+        self.parameters = self.task_gradients.parameters
+        self.engine = self.task_gradients.engine
         self.generator = torch.Generator().manual_seed(seed)
         self.seen = 0  # batches of the current window
         self.waiting: Batch | None = None
@@ -113,7 +113,7 @@ class PairedSum(Method):
         try:
             report = self._given_pair(*batches) if len(batches) == 2 else self._given_one(*batches)
             there = [p.grad for p in self.parameters.tensors]
-            finite = self.gatherer.finite(self.waiting.gradient if self.waiting else there)
+            finite = self.task_gradients.all_finite(self.waiting.gradient if self.waiting else there)
             self.engine.sync_buffers()
         except BaseException:
             put(self.parameters, before)
@@ -259,15 +259,15 @@ class PairedSum(Method):
             return
         assert batch.calls is not None
         batch.random = RandomState.capture(self.parameters.tensors)
-        with self.gatherer.by_rows(by_rows):
-            bank, _ = self.gatherer.gather({batch.name: list(batch.calls)})
-        batch.loss = self.gatherer.losses(bank)[0]
+        with self.task_gradients.by_rows(by_rows):
+            bank, _ = self.task_gradients.of({batch.name: list(batch.calls)})
+        batch.loss = self.task_gradients.checked_losses(bank)[0]
         batch.factor = bank.factors[0]
         batch.gradient = vector_of(bank, batch.name)
 
     def _table(self, *batches: Batch) -> torch.Tensor:
         """Dot products between the batches' gradients, without loss scale."""
-        table = products(self.gatherer, *[b.gradient for b in batches])
+        table = products(self.task_gradients, *[b.gradient for b in batches])
         factors = table.new_tensor([b.factor for b in batches]) / self.engine.scale()
         return table * factors[:, None] * factors[None, :]
 
@@ -303,7 +303,7 @@ class PairedSum(Method):
             groups=("model",),
             seconds=0.0,
             finite=table is None or bool(torch.isfinite(table).all()),
-            extras=self.gatherer.extras | found | dict(extras or {}),
+            extras=self.task_gradients.extras | found | dict(extras or {}),
         )
 
 

@@ -15,7 +15,7 @@ from gradaccord.core.losses import Losses
 from gradaccord.core.method import Method
 from gradaccord.core.parameters import Granularity, Model, Partition, matching
 from gradaccord.core.report import StepReport
-from gradaccord.core.task_gradients import Gatherer
+from gradaccord.core.task_gradients import TaskGradients
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,9 @@ class Combination(Method):
         if shared is not None and not (shared := list([shared] if isinstance(shared, str) else shared)):
             raise ValueError("`shared` is empty: name a shared parameter, or leave it out.")
         self.reduction = reduction
-        self.gatherer = Gatherer(model, engine)
-        self.parameters = self.gatherer.parameters
-        self.engine = self.gatherer.engine
+        self.task_gradients = TaskGradients(model, engine)
+        self.parameters = self.task_gradients.parameters
+        self.engine = self.task_gradients.engine
         self.partition = Partition.of(self.parameters.names, granularity)
         self.given_shared = (
             None if shared is None else matching("shared", shared, self.parameters.names)
@@ -93,8 +93,8 @@ class Combination(Method):
         before = take(self.parameters)
         state = self.state_dict()
         try:
-            with self.gatherer.by_rows(self.measure):  # worth it where gradients are compared
-                bank, order = self.gatherer.gather(losses)
+            with self.task_gradients.by_rows(self.measure):  # worth it where gradients are compared
+                bank, order = self.task_gradients.of(losses)
             bank = bank.ordered(self.task_order(bank.tasks))
             measured, groups, finite = self._measure(bank)
             plain = torch.ones(len(measured.groups), len(bank.tasks), dtype=torch.float64, device="cpu")
@@ -106,7 +106,9 @@ class Combination(Method):
             if self.reduction == "mean":
                 own, weights = own / len(bank.tasks), weights / len(bank.tasks)
             put(self.parameters, self._combined(bank, groups, weights.tolist(), own.tolist()))
-            finite = finite and self.gatherer.finite([p.grad for p in self.parameters.tensors])
+            finite = finite and self.task_gradients.all_finite(
+                [p.grad for p in self.parameters.tensors]
+            )
             self.engine.sync_buffers()
         except BaseException:
             put(self.parameters, before)
@@ -124,7 +126,7 @@ class Combination(Method):
         """The Gram matrices over shared parameters, the group of each of those (else -1), and
         whether all gradients are finite, those of heads too.
         """
-        losses = self.gatherer.losses(bank)
+        losses = self.task_gradients.checked_losses(bank)
         if not self.measure:
             shape = (len(self.partition.groups), *losses.shape * 2)
             unknown = torch.full(shape, float("nan"), dtype=torch.float64, device="cpu")
@@ -134,7 +136,7 @@ class Combination(Method):
                 tuple(bank.tasks), losses, unknown, self.partition.groups, nothing, moving
             )
             return measured, [-1] * len(self.parameters), bool(torch.isfinite(losses).all())
-        products = self.gatherer.products(bank)
+        products = self.task_gradients.dot_products(bank)
         groups = self._shared_groups(bank, products)
         grams = torch.zeros(
             len(self.partition.groups), *products.shape[1:], dtype=torch.float64, device="cpu"
@@ -201,7 +203,7 @@ class Combination(Method):
             groups=tuple(measured.groups[group] for group in groups),
             seconds=seconds,
             finite=finite,
-            extras=dict(self.gatherer.extras),
+            extras=dict(self.task_gradients.extras),
         )
 
 
