@@ -57,7 +57,8 @@ def demo(
         cldr.names("en")
         require_matplotlib()
         from gradaccord.cli.demo_screen import NOTES, methods_table, plan_of
-        from gradaccord.runs.files import ABOUT, about, write_json
+        from gradaccord.runs.about import about
+        from gradaccord.runs.files import ABOUT, write_json
         from gradaccord.showcase.demo.findings import CAUTION, findings
         from gradaccord.showcase.demo.glyphs import few_shot
         from gradaccord.showcase.demo.names import compare_names, recipe, wanted
