@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from gradaccord.version import __version__ as __version__
 
 # The public names and where they live. They are imported when first used, so that the command line
 # starts fast and nothing heavier than torch is ever imported by `import gradaccord`.

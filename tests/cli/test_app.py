@@ -39,12 +39,32 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"gradaccord {gradaccord.__version__}\n"
 
 
-@pytest.mark.parametrize("arguments", [[], ["--help"], ["demo", "--help"]])
-def test_help_teaches_with_an_example(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+COMMANDS = [
+    *("demo", "landscape", "train", "validate", "compare", "sweep", "report", "list", "init", "export"),
+    *("predict", "doctor"),
+]
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_shows_an_example_and_fits_eighty_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     with pytest.raises(SystemExit) as exit_:
-        main(arguments)
+        main([*command.split(), "--help"])
     assert exit_.value.code == 0
-    assert "gradaccord demo" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert f"\n gradaccord {command or 'demo'} " in shown
+    assert "…" not in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_no_arguments_show_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main([])
+    assert exit_.value.code == 0
+    shown = capsys.readouterr().out
+    assert all(command in shown for command in COMMANDS)
 
 
 def test_help_is_fast() -> None:
