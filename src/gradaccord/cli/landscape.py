@@ -24,7 +24,8 @@ def landscape(
 ) -> None:
     """Show which methods are trapped by one task's optimum, on a plane with three tasks.
 
-    The synthetic problem of the Sequential Reptile paper; takes under a minute. For example:
+    The synthetic problem of the Sequential Reptile paper; takes under a minute.
+    For example:
 
     [bold]gradaccord landscape --seeds 16 --out results[/bold]
     """

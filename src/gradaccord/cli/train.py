@@ -31,8 +31,8 @@ def train(
     """Train one model on the tasks of a configuration file.
 
     Everything goes into the run's folder: settings, log, checkpoints, results,
-    the best model. Ctrl-C saves; --resume continues bit for bit. Several processes:
-    torchrun -m gradaccord train. For example:
+    the best model. Ctrl-C saves; --resume continues bit for bit. For several
+    processes use torchrun -m gradaccord train. For example:
 
     [bold]gradaccord train trio.yaml method=pcgrad train.epochs=3 --out runs/pcgrad[/bold]
     """
