@@ -416,7 +416,7 @@ def test_bad_input_is_said_in_a_sentence():
     for options, sentence in (
         ({"epsilon": -1e-3}, r"`epsilon` is -0.001: use 'relative' or a finite number > 0"),
         ({"epsilon": "big"}, "`epsilon` is 'big'"),
-        ({"ascent_steps": 0}, "`ascent_steps` is 0: it must be an integer >= 1"),
+        ({"ascent_steps": 0}, "`ascent_steps` is 0: it must be a whole number >= 1"),
         ({"norm": "l1"}, "`norm` is 'l1'"),
         ({"variant": "other"}, "`variant` is 'other'"),
         ({"weight": -1.0}, "`weight` is -1.0"),

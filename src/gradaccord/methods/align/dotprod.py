@@ -334,7 +334,7 @@ class DotProd(PairedSum):
     def _fall_back(self, name: str) -> None:
         self.mode = "difference"
         warnings.warn(
-            f"{name} cannot be differentiated twice: the exact product is not to be had here, and "
+            f"{name} cannot be differentiated twice: an exact product is not possible here, and "
             "differences are used from here on.",
             stacklevel=5,
         )

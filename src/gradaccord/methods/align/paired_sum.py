@@ -286,7 +286,7 @@ class PairedSum(Method):
         table: torch.Tensor | None,
         extras: Mapping[str, float] | None = None,
     ) -> StepReport:
-        """What was seen; without a table of dot products, nothing is said of gradients."""
+        """The report of a step; without dot products, NaN for all that is about gradients."""
         names = [batch.name for batch in batches]
         if len(set(names)) < len(names):
             names = [f"{name}#{i}" for i, name in enumerate(names, 1)]

@@ -1,4 +1,4 @@
-"""Where an input is perturbed: the embedding of a model, found or named, and a hook that goes again."""
+"""Where an input is perturbed: the embedding of a model, found or named, and a temporary hook."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from torch import nn
 
 from gradaccord.core.parameters import canonical, unwrapped
 
-# Given the number of the call in this pass, what stands there and which positions are no padding (if
-# known): what shall stand there instead, or None.
+# Given the number of the call in this pass, the tensor, and which positions are not padding (if known):
+# the tensor to put in its place, or None.
 Change = Callable[[int, torch.Tensor, torch.Tensor | None], torch.Tensor | None]
 
 

@@ -113,5 +113,5 @@ def _length(values: torch.Tensor) -> torch.Tensor:
 
 
 def _entries(values: torch.Tensor, real: torch.Tensor | None) -> torch.Tensor:
-    """How many coordinates of each sentence are no padding."""
+    """How many coordinates of each sentence are not padding."""
     return masked(torch.ones_like(values), real).sum(_sentence(values), keepdim=True)

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import torch
 from torch.optim.adamw import adamw
 
-from gradaccord.core.autocast import weights_moved
+from gradaccord.core.displaced import weights_moved
 from gradaccord.core.sharding import local
 
 Params: TypeAlias = (
