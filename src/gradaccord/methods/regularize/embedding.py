@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from gradaccord.core.checks import one_of
 from gradaccord.core.parameters import canonical, unwrapped
 
 # Given the number of the call in this pass, the tensor, and which positions are not padding (if known):
@@ -101,8 +102,7 @@ def find_embedding(
 
     Looks through DDP, torch.compile and LoRA; of an encoder-decoder only the encoder is perturbed.
     """
-    if side not in ("output", "input"):
-        raise ValueError(f"`side` is {side!r}: use 'output' or 'input'.")
+    one_of("side", side, ("output", "input"))
     owner = pretrained(model)
     pad = getattr(getattr(owner, "config", None), "pad_token_id", None)
     if module is not None:

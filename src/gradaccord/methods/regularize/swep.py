@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from gradaccord.core.checks import finite
 from gradaccord.core.displaced import buffers_of, preserved
 from gradaccord.core.losses import Loss, LossFn, read_loss
 from gradaccord.core.replay import seeded
@@ -68,12 +69,10 @@ class SWEP(nn.Module):
         super().__init__()
         if not isinstance(model, nn.Module):
             raise TypeError(f"`model` must be a torch.nn.Module, got {type(model).__name__}.")
-        if not 0 <= beta < float("inf"):
-            raise ValueError(f"`beta` is {beta}: it must be a finite number >= 0.")
         if not 0 < prior_variance < float("inf"):
             raise ValueError(f"`prior_variance` is {prior_variance}: it must be a finite number > 0.")
         self.weight = TermWeight("weight", weight, start, stop, most=1.0)
-        self.beta = float(beta)
+        self.beta = finite("beta", beta)
         self.prior_variance = float(prior_variance)
         self.place = find_embedding(model, module)
         # In a Place, and not as modules of this one: they are modules of the model already.
