@@ -10,10 +10,16 @@ from typing import Any
 import torch
 
 from gradaccord.data.samplers import RoundRobinTasks, TaskBatches, TaskPairs, TaskSampler
-from gradaccord.integrations.step_sampler import Passes, Plan, TaskCollator, TaskData, TaskLoader
+from gradaccord.integrations.step_sampler import (
+    EndlessBatches,
+    StepSampler,
+    TaskCollator,
+    TaskData,
+    TaskLoader,
+)
 
 
-def make_plan(trainer: Any, tasks: Mapping[str, Any]) -> tuple[Plan, dict[str, Any]]:
+def make_step_sampler(trainer: Any, tasks: Mapping[str, Any]) -> tuple[StepSampler, dict[str, Any]]:
     """What every step takes, and the plain values that this depends on.
 
     trainer: an `AlignedMixin`. tasks: the data set of each task.
@@ -42,7 +48,7 @@ def make_plan(trainer: Any, tasks: Mapping[str, Any]) -> tuple[Plan, dict[str, A
                 f"`sampler` draws the task {task!r}, and `train_dataset` has "
                 f"{', '.join(tasks)}: use the same names."
             )
-    plan = Plan(
+    step_sampler = StepSampler(
         sampler,
         begin,
         _steps(sampler, steps_of, given=trainer.task_sampler is not None),
@@ -50,7 +56,7 @@ def make_plan(trainer: Any, tasks: Mapping[str, Any]) -> tuple[Plan, dict[str, A
         rank=args.process_index,
         world=args.world_size,
     )
-    return plan, {
+    return step_sampler, {
         "tasks": list(tasks),
         "sizes": list(sizes.values()),
         "batch_size": size,
@@ -87,7 +93,9 @@ def _index_batches(trainer: Any, tasks: Mapping[str, Any], size: int, seed: int)
             valid_label_columns=getattr(trainer.data_collator, "valid_label_columns", None),
         )
         return {
-            task: Passes(make(data, generator=torch.Generator().manual_seed(seed + i), seed=seed + i))
+            task: EndlessBatches(
+                make(data, generator=torch.Generator().manual_seed(seed + i), seed=seed + i)
+            )
             for i, (task, data) in enumerate(tasks.items())
         }
     strategy = getattr(args, "train_sampling_strategy", "random")
@@ -109,7 +117,7 @@ def _index_batches(trainer: Any, tasks: Mapping[str, Any], size: int, seed: int)
 
 
 def make_loader(
-    trainer: Any, tasks: Mapping[str, Any], collators: Mapping[str, Any], plan: Plan
+    trainer: Any, tasks: Mapping[str, Any], collators: Mapping[str, Any], sampler: StepSampler
 ) -> TaskLoader:
     """A loader of micro-batches, each a list with one `Part` for every task of the step.
 
@@ -122,7 +130,7 @@ def make_loader(
     args = trainer.args
     return TaskLoader(
         TaskData(read),
-        batch_sampler=plan,
+        batch_sampler=sampler,
         collate_fn=TaskCollator(collate),
         num_workers=args.dataloader_num_workers,
         pin_memory=args.dataloader_pin_memory and torch.accelerator.is_available(),
