@@ -20,7 +20,7 @@ from gradaccord.methods.registry import METHODS
 from gradaccord.recipes import recipe_texts
 from gradaccord.tasks.registry import KINDS
 from gradaccord.train.config_file import read_config
-from gradaccord.train.single_task import start
+from gradaccord.train.run import train_run
 
 SMALLER = ["list", "init", "export", "predict", "doctor"]
 COMMANDS = [command.name or command.callback.__name__.strip("_") for command in app.registered_commands]
@@ -30,7 +30,9 @@ COMMANDS = [command.name or command.callback.__name__.strip("_") for command in 
 def trained(configured, tmp_path_factory):
     """A finished run that has learned its tasks."""
     folder = tmp_path_factory.mktemp("runs") / "run"
-    start(configured(train={"steps": 160, "lr": 5e-3, "evaluate_every": 80, "save_every": 160}), folder)
+    train_run(
+        configured(train={"steps": 160, "lr": 5e-3, "evaluate_every": 80, "save_every": 160}), folder
+    )
     return folder
 
 

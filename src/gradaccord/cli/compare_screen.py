@@ -11,8 +11,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from gradaccord.cli.errors import duration
 from gradaccord.compare.runs import Run, Standing
+from gradaccord.runs.duration import duration
 
 REFRESH = 1.0
 LINE_EVERY = 15.0

@@ -57,12 +57,11 @@ def train(
         config = read_config(file, overrides or [])
         from gradaccord.runs.checkpoints import CheckpointError
         from gradaccord.train.not_finite import TrainingError
-        from gradaccord.train.run import Interrupted
-        from gradaccord.train.single_task import start
+        from gradaccord.train.run import Interrupted, train_run
 
         try:
             with screen.running():
-                results = start(
+                results = train_run(
                     config,
                     folder,
                     resume=resume,
@@ -111,7 +110,7 @@ def validate(
     console = Console()
     with user_mistakes(ValueError, OSError, ModuleNotFoundError):
         config = read_config(file, overrides or [])
-        from gradaccord.train.validation import check_run
+        from gradaccord.train.dry_run import dry_run
 
-        for sentence in check_run(config, data):
+        for sentence in dry_run(config, data):
             console.print(sentence, highlight=False, markup=False, soft_wrap=True)

@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from gradaccord.cli.errors import duration
+from gradaccord.runs.duration import duration
 from gradaccord.runs.results import Results
 from gradaccord.train.progress import Progress
 

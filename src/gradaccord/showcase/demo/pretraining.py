@@ -9,13 +9,13 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from gradaccord.models.trunks.loading import load_trunk
 from gradaccord.pretrain.characters import Progress as Standing
-from gradaccord.train.config import Model
+from gradaccord.train.config import ModelConfig
 
 LINE_EVERY = 10.0  # seconds between two lines where there is no terminal
 LABEL = "pretraining on 50 languages"
 
 
-def pretrain(model: Model, console: Console) -> None:
+def pretrain(model: ModelConfig, console: Console) -> None:
     """Nothing is shown if it was done before."""
     if console.is_terminal:
         columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
