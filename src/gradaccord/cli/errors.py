@@ -1,4 +1,4 @@
-"""What all commands share: exit codes, mistakes turned into one sentence, extras, durations."""
+"""Exit codes, and users' mistakes and missing extras as one sentence each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Seconds as people read them."""
+"""Seconds as a person reads them."""
 
 from __future__ import annotations
 
