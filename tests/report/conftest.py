@@ -61,7 +61,7 @@ def comparison(config, tmp_path_factory):
     from gradaccord.compare.specs import Spec
     from gradaccord.compare.summary import summarise
     from gradaccord.train.config_file import write_config
-    from gradaccord.train.single_task import start
+    from gradaccord.train.run import train_run
 
     folder = tmp_path_factory.mktemp("compared") / "moods"
     runs = plan(config, [Spec("sum"), Spec("pcgrad"), Spec("stl")], 2, 16, folder)
@@ -69,7 +69,7 @@ def comparison(config, tmp_path_factory):
         run.folder.mkdir(parents=True)
         write_config(run.config, run.folder / WANTED)
         command = ["gradaccord", "train", "a file.yaml", "--out", str(run.folder)]
-        run.results = start(run.config, run.folder, command=command).to_json()
+        run.results = train_run(run.config, run.folder, command=command).to_json()
     tables.write(summarise(runs), folder)
     return folder
 

@@ -31,7 +31,7 @@ from gradaccord.showcase.demo.glyphs import Glyphs
 from gradaccord.showcase.demo.names import Names, recipe, wanted
 from gradaccord.showcase.demo.plane import trapped
 from gradaccord.showcase.demo.settings import METHODS, Settings
-from gradaccord.train.forgetting import Forgetting
+from gradaccord.train.probes import Forgetting
 
 METHOD = "sequential_reptile:inner_steps=20,outer_lr=0.3"
 CONTROL = "sequential_reptile:inner_steps=20,outer_lr=1"

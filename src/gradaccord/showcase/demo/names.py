@@ -94,7 +94,7 @@ def compare_names(settings: Settings, show: Callable[[Standing], None]) -> Names
     from gradaccord.compare import tables
     from gradaccord.compare.budget import BASE_MB
     from gradaccord.compare.build_methods import check_builds
-    from gradaccord.train.forgetting import Forgetting
+    from gradaccord.train.probes import Forgetting
     from gradaccord.train.setup import load_problem
 
     specs = wanted(settings)

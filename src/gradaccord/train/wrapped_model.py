@@ -1,4 +1,4 @@
-"""Weights and optimiser state as a checkpoint keeps them, whole also where they are sharded."""
+"""The model of a run: wrapped by Accelerate, compiled or checkpointed, its weights whole or sharded."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import copy
 from typing import Any
 
 from torch import nn
+
+from gradaccord.models.trunks.switches import compile_trunk
+from gradaccord.train.config import Config
+from gradaccord.train.setup import Problem
 
 
 def wrap(accelerator: Any, model: nn.Module) -> nn.Module:
@@ -85,6 +89,41 @@ def load_weights(accelerator: Any, model: nn.Module, optimizer: Any, weights: An
     accelerator.unwrap_model(model).load_state_dict(weights)
     if optimizer is not None:
         optimizer.load_state_dict(state)
+
+
+def enable_checkpointing(config: Config, problem: Problem) -> None:
+    """`train.checkpointing`, before the model is wrapped."""
+    if not config.train.checkpointing:
+        return
+    for term in config.regularize:
+        if "module" in term.options:
+            raise ValueError(
+                f"`train.checkpointing` is on, and `regularize` {term.name} perturbs the module "
+                f"{term.options['module']!r}, which would be computed again without it: leave `module` "
+                "out, or set train.checkpointing to false."
+            )
+    problem.model.trunk.checkpoint()
+
+
+def enable_compilation(config: Config, problem: Problem, accelerator: Any) -> None:
+    """`train.compile`, after the model is wrapped, moved to its device and set to training."""
+    if not config.train.compile:
+        return
+    if config.regularize:
+        raise ValueError(
+            f"`train.compile` is on, and `regularize` {config.regularize[0].name} reaches into the "
+            "trunk by hooks, which a compiled one does not run: set train.compile to false."
+        )
+    if _is_sharded(accelerator):
+        raise ValueError(
+            "`train.compile` is on, and the weights are sharded (FSDP2), which is not supported: set "
+            "train.compile to false."
+        )
+    encoded = problem.prepared[problem.trained[0]].encoded["train"]
+    rows = range(min(len(encoded), config.train.batch_size))
+    batch = {k: v.to(accelerator.device) for k, v in encoded.batch(rows).items()}
+    with accelerator.autocast():
+        compile_trunk(problem.model.trunk, batch)
 
 
 def _is_sharded(accelerator: Any) -> bool:
