@@ -56,21 +56,22 @@ def config(tmp_path_factory):
 @pytest.fixture(scope="session")
 def comparison(config, tmp_path_factory):
     """The folder that `gradaccord compare` writes; its runs, done in this process."""
-    from gradaccord.compare import tables
-    from gradaccord.compare.runs import WANTED, plan
+    from gradaccord.compare.processes import WANTED
+    from gradaccord.compare.setup import list_runs
     from gradaccord.compare.specs import Spec
     from gradaccord.compare.summary import summarise
+    from gradaccord.compare.tables import write_tables
     from gradaccord.train.config_file import write_config
     from gradaccord.train.single_task import start
 
     folder = tmp_path_factory.mktemp("compared") / "moods"
-    runs = plan(config, [Spec("sum"), Spec("pcgrad"), Spec("stl")], 2, 16, folder)
+    runs = list_runs(config, [Spec("sum"), Spec("pcgrad"), Spec("stl")], 2, 16, folder)
     for run in runs:
         run.folder.mkdir(parents=True)
         write_config(run.config, run.folder / WANTED)
         command = ["gradaccord", "train", "a file.yaml", "--out", str(run.folder)]
         run.results = start(run.config, run.folder, command=command)
-    tables.write(summarise(runs), folder)
+    write_tables(summarise(runs), folder)
     return folder
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gradaccord.cli.errors import INTERRUPTED, missing_package, user_mistakes
 from gradaccord.cli.train import DataOption, FileArgument, OverridesArgument
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def compare(
@@ -45,69 +48,45 @@ def compare(
 
     [bold]gradaccord compare trio.yaml --methods pcgrad,gradvac,stl --seeds 5[/bold]
     """
-    from rich.console import Console
-
-    console = Console()
+    console, say = _console()
     with user_mistakes(ValueError, OSError, ModuleNotFoundError), ExitStack() as stack:
         from gradaccord.cli.compare_screen import Screen
-        from gradaccord.compare import tables
-        from gradaccord.compare.budget import budget_of
-        from gradaccord.compare.build_methods import check_builds
-        from gradaccord.compare.runs import Standing, execute, fitting_jobs, plan
-        from gradaccord.compare.specs import Spec, with_controls
+        from gradaccord.compare.processes import jobs_that_fit, run_all
+        from gradaccord.compare.setup import set_up
+        from gradaccord.compare.specs import Spec, parse_methods, with_controls
         from gradaccord.compare.summary import summarise
+        from gradaccord.compare.tables import terminal, write_tables
         from gradaccord.runs.files import ABOUT, about, locked, write_json
         from gradaccord.train.config_file import read_config
         from gradaccord.train.setup import load_problem
 
         base = read_config(file, overrides or [])
-        specs = [Spec.parse(text) for text in split_methods(methods)]
-        first = Spec.parse(baseline)
-        wanted = with_controls(specs, first) if controls else list(dict.fromkeys([first, *specs]))
+        specs = with_controls(parse_methods(methods), Spec.parse(baseline), controls)
         folder = out if out is not None else Path("runs") / f"{file.stem}-compare"
         stack.enter_context(locked(folder))
-        problem = load_problem(base, data)
-        gradients, memory = budget_of(base, problem)
-        check_builds(base, wanted, gradients, problem)
-        del problem  # its memory is the runs'
-        side_by_side = fitting_jobs(jobs, memory)
-        runs = plan(base, wanted, seeds, gradients, folder)
+        setup = set_up(base, specs, seeds, folder, load_problem(base, data))
+        jobs = jobs or jobs_that_fit(setup.memory_mb)
         write_json(folder / ABOUT, about(["gradaccord", *sys.argv[1:]]))
-        console.print(
-            f"{len(wanted)} methods x {seeds} seeds, {gradients:,} batch gradients each, "
-            f"{side_by_side} side by side: {', '.join(map(str, wanted))}.",
-            highlight=False,
-            soft_wrap=True,
+        say(
+            f"{len(specs)} methods x {seeds} seeds, {setup.gradients:,} batch gradients each, "
+            f"{jobs} side by side: {', '.join(map(str, specs))}."
         )
         screen = Screen(console)
         began = time.monotonic()
         try:
             with screen.running():
-                execute(runs, data=data, jobs=side_by_side, show=screen.show)
+                run_all(setup.runs, data=data, jobs=jobs, show=screen.show)
         except KeyboardInterrupt:
-            console.print("Interrupted; every run is saved. The same command goes on.", highlight=False)
+            say("Interrupted; every run is saved. The same command goes on.")
             raise typer.Exit(INTERRUPTED) from None
-        screen.show(Standing(runs, math.nan))
-        summary = summarise(runs)
-        written = tables.write(summary, folder)
-    for table in tables.terminal(summary, console.width):
+        comparison = summarise(setup.runs)
+        written = write_tables(comparison, folder)
+    for table in terminal(comparison, console.width):
         console.print(table, "", sep="\n", markup=False)
-    for sentence in [*tables.remarks(summary), *tables.findings(summary)]:
-        console.print(sentence, highlight=False, soft_wrap=True)
-    console.print(f"Took {time.monotonic() - began:.0f} s. Written: {', '.join(map(str, written))}",
-                  highlight=False, soft_wrap=True)  # fmt: skip
-    console.print(f"The whole picture: gradaccord report {folder}", highlight=False, soft_wrap=True)
-
-
-def split_methods(text: str) -> list[str]:
-    """At semicolons; at commas where there are none (a comma also parts the options of a method)."""
-    separator = ";" if ";" in text or ":" in text else ","
-    found = [part.strip() for part in text.split(separator) if part.strip()]
-    if not found:
-        raise ValueError(
-            "`--methods` is empty: name at least one; `gradaccord list methods` shows all."
-        )
-    return found
+    for sentence in (*comparison.remarks, *comparison.findings):
+        say(sentence)
+    say(f"Took {time.monotonic() - began:.0f} s. Written: {', '.join(map(str, written))}")
+    say(f"The whole picture: gradaccord report {folder}")
 
 
 def sweep(
@@ -124,15 +103,13 @@ def sweep(
     data: DataOption = None,
     jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Runs side by side.")] = 1,
 ) -> None:
-    """Search the options of a method or of training by Optuna; judged on dev, kept on disk, resumable.
+    """Search the options of a method or of training by Optuna; scored on dev, kept on disk, resumable.
 
     The best settings go to best.yaml, all trials to one HTML page. For example:
 
     [bold]gradaccord sweep trio.yaml method.weight=0.01..1 method.every=2,5 --trials 9[/bold]
     """
-    from rich.console import Console
-
-    console = Console()
+    console, say = _console()
     with user_mistakes(ValueError, OSError, ModuleNotFoundError):
         from gradaccord.cli.compare_screen import Screen
         from gradaccord.compare.sweep import BEST, STORAGE, Range
@@ -155,16 +132,16 @@ def sweep(
                     data=data,
                     jobs=jobs,
                     show=screen.show,
-                    say=lambda sentence: console.print(sentence, highlight=False, soft_wrap=True),
+                    say=say,
                 )
         except KeyboardInterrupt:
-            console.print("Interrupted; finished trials are kept. The same command goes on.")
+            say("Interrupted; finished trials are kept. The same command goes on.")
             raise typer.Exit(INTERRUPTED) from None
     if not any(trial.value is not None for trial in study.trials):
-        console.print("No trial finished.")
+        say("No trial finished.")
         raise typer.Exit(1)
     chosen = " ".join(f"{key}={value}" for key, value in study.best_params.items())
-    console.print(f"Best on dev: {study.best_value:.2f} with {chosen}", highlight=False, soft_wrap=True)
+    say(f"Best on dev: {study.best_value:.2f} with {chosen}")
     written = [str(folder / STORAGE), str(folder / BEST)]
     try:
         from gradaccord.report.page import write_report
@@ -172,5 +149,13 @@ def sweep(
         written.append(str(write_report(folder)))
     except ModuleNotFoundError as error:
         written.append(f"no page ({missing_package(error)})")
-    console.print(f"Written: {', '.join(written)}", highlight=False, soft_wrap=True)
-    console.print(f"Train with them: gradaccord train {folder / BEST}", highlight=False, soft_wrap=True)
+    say(f"Written: {', '.join(written)}")
+    say(f"Train with them: gradaccord train {folder / BEST}")
+
+
+def _console() -> tuple[Console, Callable[[str], None]]:
+    """The terminal, and what prints a sentence on it as it is."""
+    from rich.console import Console
+
+    console = Console()
+    return console, lambda text: console.print(text, highlight=False, soft_wrap=True)

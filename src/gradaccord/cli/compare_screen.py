@@ -12,14 +12,14 @@ from rich.table import Table
 from rich.text import Text
 
 from gradaccord.cli.errors import duration
-from gradaccord.compare.runs import Run, Standing
+from gradaccord.compare.processes import Progress, Run
 
 REFRESH = 1.0
 LINE_EVERY = 15.0
 
 
 class Screen:
-    """Give `show` to `execute` while `running()` is entered."""
+    """Give `show` to `run_all` while `running()` is entered."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -33,9 +33,9 @@ class Screen:
         """Keeps the live picture on the terminal; does nothing where there is none."""
         return self._live or nullcontext()
 
-    def show(self, standing: Standing) -> None:
-        """Draw, if it is time to; a run that died is told at once."""
-        for run in standing.runs:
+    def show(self, progress: Progress) -> None:
+        """Draw, if it is time to; a run that died is reported at once."""
+        for run in progress.runs:
             if run.failure is not None and id(run) not in self._told:
                 self._told.add(id(run))
                 self.console.print(
@@ -46,26 +46,26 @@ class Screen:
             return
         self._last = now
         if self._live:
-            self._live.update(_picture(standing), refresh=True)
+            self._live.update(_picture(progress), refresh=True)
         else:
-            done = sum(run.done for run in standing.runs)
-            left = duration(standing.seconds_left)
+            done = sum(run.done for run in progress.runs)
+            left = duration(progress.seconds_left)
             self.console.print(
-                f"{done} of {len(standing.runs)} runs, {standing.share:.0%}, {left} left",
+                f"{done} of {len(progress.runs)} runs, {progress.share:.0%}, {left} left",
                 highlight=False,
             )
 
 
-def _picture(standing: Standing) -> Group:
+def _picture(progress: Progress) -> Group:
     bar = Table.grid(padding=(0, 1))
-    done = sum(run.done for run in standing.runs)
+    done = sum(run.done for run in progress.runs)
     bar.add_row(
-        f"{done} of {len(standing.runs)} runs",
-        ProgressBar(total=1.0, completed=standing.share, width=36),
-        f"{standing.share:4.0%}",
-        f"{duration(standing.seconds_left)} left",
+        f"{done} of {len(progress.runs)} runs",
+        ProgressBar(total=1.0, completed=progress.share, width=36),
+        f"{progress.share:4.0%}",
+        f"{duration(progress.seconds_left)} left",
     )
-    active = [run for run in standing.runs if run.process is not None and not run.done]
+    active = [run for run in progress.runs if run.process is not None and not run.done]
     return Group(bar, *(Text(_line(run), style="dim") for run in active))
 
 

@@ -56,31 +56,39 @@ def demo(
 
         cldr.names("en")
         require_matplotlib()
-        from gradaccord.cli.demo_screen import NOTES, methods_table, plan_of
+        from gradaccord.cli import fewshot_screen, landscape_screen
+        from gradaccord.cli.compare_screen import Screen
+        from gradaccord.cli.demo_screen import NOTES, methods_table, plan_of, pretraining
         from gradaccord.runs.files import ABOUT, about, write_json
         from gradaccord.showcase.demo.findings import CAUTION, findings
         from gradaccord.showcase.demo.glyphs import few_shot
-        from gradaccord.showcase.demo.names import compare_names, recipe, wanted
+        from gradaccord.showcase.demo.names import compare_names, demo_methods, pretrain, recipe
         from gradaccord.showcase.demo.page import write_page
         from gradaccord.showcase.demo.plane import landscape
 
         folder = out if out is not None else Path("runs") / ("demo-fast" if fast else "demo")
         settings = Settings(folder, seeds, gradients, methods, fast)
-        specs, (_, budget) = wanted(settings), recipe(settings)
+        specs, budget = demo_methods(settings), recipe(settings).train.gradients or 0
         folder.mkdir(parents=True, exist_ok=True)
         write_json(folder / ABOUT, about(["gradaccord", *sys.argv[1:]]))
         try:
             say("1 of 3: three optima on a plane. Who falls into one task's own?", "bold")
-            plane = landscape(settings, console)
+            with landscape_screen.progress(console) as show_landscape:
+                plane = landscape(settings, show_landscape)
             say(plane["findings"][0] + (" That is after a tenth of the steps." if fast else ""))
             say(f"2 of 3: names in twelve languages: {plan_of(len(specs), seeds, budget)}.", "bold")
-            names = compare_names(settings, console)
+            with pretraining(console) as show_pretraining:
+                pretrain(settings, show_pretraining)
+            screen = Screen(console)
+            with screen.running():
+                names = compare_names(settings, screen.show)
             console.print(methods_table(names))
             say(NOTES, "dim")
             say("3 of 3: a minute of learning characters from one picture each.", "bold")
-            glyphs = few_shot(settings, console)
-            said = [*findings(plane, names, glyphs), *([CAUTION] if fast else [])]
-            page = write_page(folder, plane, names, glyphs, said)
+            with fewshot_screen.progress(console, "MAML on glyphs") as show_few_shot:
+                glyphs = few_shot(settings, show_few_shot)
+            found = [*findings(plane, names, glyphs), *([CAUTION] if fast else [])]
+            page = write_page(folder, plane, names, glyphs, found)
         except KeyboardInterrupt:
             say("Interrupted; what is finished is kept. The same command goes on.")
             raise typer.Exit(INTERRUPTED) from None
@@ -89,6 +97,6 @@ def demo(
         if run.failure is not None:
             say(f"Missing: {run.spec}, seed {run.seed}, {run.failure}.")
     say("What was found:", "bold")
-    for sentence in said:
+    for sentence in found:
         say(sentence)
     say(f"The report: {page}", "bold")

@@ -1,13 +1,23 @@
-"""The demo's own words on a terminal: what comes next, and the table of the methods."""
+"""What the demo shows on a terminal: what comes next, pretraining, and the table of the methods."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
 from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
 from rich.table import Table
 
 from gradaccord.compare.statistics import Difference, Mean, short_p
-from gradaccord.compare.summary import AVERAGE
+from gradaccord.pretrain.characters import Progress
 from gradaccord.showcase.demo.names import Names
+
+LINE_EVERY = 10.0  # seconds between two lines where there is no terminal
+PRETRAINING = "pretraining on 50 languages"
 
 HEADINGS = ("method", "seen", "vs sum", "unseen", "lost", "unseen", "loss", "cosine")
 LONGEST = 20  # word of a method's name
@@ -28,34 +38,61 @@ def plan_of(specs: int, seeds: int, gradients: int) -> str:
     )
 
 
+@contextmanager
+def pretraining(console: Console) -> Iterator[Callable[[Progress], None]]:
+    """What to give to `pretrain`: a bar with the time left, or lines where there is no terminal."""
+    if not console.is_terminal:
+        last = began = time.monotonic()
+
+        def line(now: Progress) -> None:
+            nonlocal last
+            if time.monotonic() - last >= LINE_EVERY:
+                last = time.monotonic()
+                left = (last - began) / now.step * (now.steps - now.step)
+                share = f"{now.step / now.steps:.0%}"
+                text = f"{PRETRAINING}: {share}, {left:.0f} s left, loss {now.loss:.2f}"
+                console.print(text, highlight=False)
+
+        yield line
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+    loss = TextColumn("loss {task.fields[loss]:.2f}")
+    with Bar(*columns, TimeRemainingColumn(), loss, console=console, transient=True) as bar:
+        task = bar.add_task(PRETRAINING, visible=False, loss=0.0)
+
+        def show(now: Progress) -> None:
+            bar.update(task, completed=now.step, total=now.steps, loss=now.loss, visible=True)
+
+        yield show
+
+
 def methods_table(names: Names) -> Table:
     """All methods, controls marked; narrow enough for eighty columns."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for place, heading in enumerate(HEADINGS):
         options = {"justify": "right", "no_wrap": True} if place else {"min_width": LONGEST}
         table.add_column(heading, **options)
-    for place, row in enumerate(names.summary.rows):
-        spec = row.spec
+    for place, own in enumerate(names.comparison.methods):
         table.add_row(
-            row.name.replace(":", ": ").replace(",", ", ") + (" (c)" if spec.is_control else ""),
-            _number(row.scores[AVERAGE], 1),
-            _difference(row.to_baseline) if place else "",
-            _number(Mean.of(list(names.zero_shot(spec).values())), 1),
-            _number(Mean.of(list(names.forgotten(spec, seen=True).values())), 2),
-            _number(Mean.of(list(names.forgotten(spec, seen=False).values())), 2),
-            _number(row.train_loss, 2),
-            _number(row.cosine, 3),
+            own.method.replace(":", ": ").replace(",", ", ") + (" (c)" if own.is_control else ""),
+            _number(own.average, 1),
+            _difference(own.vs_baseline) if place else "",
+            _number(Mean.of(names.unseen_scores(own.method).values()), 1),
+            _number(Mean.of(names.forgotten(own.method, trained=True).values()), 2),
+            _number(Mean.of(names.forgotten(own.method, trained=False).values()), 2),
+            _number(own.train_loss, 2),
+            _number(own.cosine, 3),
         )
     return table
 
 
 def _difference(difference: Difference) -> str:
     """With the corrected p alone: the report has the other beside it."""
-    if not difference.mean.count:
+    if not difference.count:
         return "–"
-    p = "no p" if difference.no_p else f"p {short_p(difference.holm)}"
-    return f"{difference.mean.value:+.2f} {p}"
+    p = "no p" if difference.no_p else f"p {short_p(difference.p_holm)}"
+    return f"{difference.mean:+.2f} {p}"
 
 
 def _number(mean: Mean, digits: int) -> str:
-    return f"{mean.value:.{digits}f}" if mean.count else "–"
+    return f"{mean.mean:.{digits}f}" if mean.count else "–"

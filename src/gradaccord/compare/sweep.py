@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gradaccord.compare.runs import WANTED, Run, Standing, execute
+from gradaccord.compare.processes import WANTED, Progress, Run, run_all
 from gradaccord.compare.specs import Spec, read_value
 from gradaccord.runs.results import main_scores
 from gradaccord.train.config import Config
@@ -72,7 +72,7 @@ def sweep(
     folder: Path,
     data: Path | None,
     jobs: int,
-    show: Callable[[Standing], None] = lambda standing: None,
+    show: Callable[[Progress], None] = lambda progress: None,
     say: Callable[[str], None] = lambda sentence: None,
 ) -> Any:
     """Up to `trials` finished trials in all, each a run per seed scored on dev; the Optuna study.
@@ -98,7 +98,7 @@ def sweep(
         chosen = {one.key: one.suggest(trial) for one in ranges}
         try:
             runs = _runs(base, chosen, seeds, trial_folder(folder, trial))
-            execute(runs, data=data, jobs=jobs, show=show)
+            run_all(runs, data=data, jobs=jobs, show=show)
         except BaseException:
             study.tell(trial, state=optuna.trial.TrialState.FAIL)
             raise

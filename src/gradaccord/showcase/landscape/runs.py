@@ -11,12 +11,12 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 
 import torch
 
-import gradaccord
 from gradaccord.showcase.landscape import batched, library
 from gradaccord.showcase.landscape.problem import OPTIMA, STARTS, TASKS, losses, mean_cosine
 
@@ -111,7 +111,7 @@ class Result:
             "sweep": [asdict(row) for row in self.sweep],
             "findings": findings(self),
             "seconds": self.seconds,
-            "versions": {"gradaccord": gradaccord.__version__, "torch": torch.__version__},
+            "versions": {"gradaccord": version("gradaccord"), "torch": torch.__version__},
         }
         folder.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(everything, indent=1) + "\n", encoding="utf-8")

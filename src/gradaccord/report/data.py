@@ -1,23 +1,26 @@
-"""What a report is about: the runs below a folder, with their logs, grouped by method."""
+"""What a report shows: the runs below a folder, with their logs, grouped by method."""
 
 from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gradaccord.compare.comparison import FILE as COMPARISON
+from gradaccord.compare.comparison import Comparison, read_comparison
+from gradaccord.compare.specs import Spec
+from gradaccord.compare.summary import runs_in, summarise
 from gradaccord.runs.files import ABOUT, CONFIG, LOG, RESULTS, read_json, read_log
 from gradaccord.runs.results import main_scores
 
-COMPARISON = "comparison.json"
 WANTED = "a folder of `gradaccord train`, `compare` or `sweep`"
 
 
 @dataclass(frozen=True)
-class RunRead:
+class FinishedRun:
     """One run. A run of `stl` has the curves of its tasks' models laid side by side."""
 
     folder: Path
@@ -43,45 +46,52 @@ class RunRead:
 
 
 @dataclass(frozen=True)
-class Material:
+class ReportData:
     """Everything below a folder."""
 
     folder: Path
-    methods: dict[str, list[RunRead]]  # those with a finished run, the baseline first
-    comparison: dict[str, Any] | None = None  # what comparison.json holds; None for a single run
+    methods: dict[str, list[FinishedRun]]  # those with a finished run, the baseline first
+    comparison: Comparison | None = None  # None for a single run
     unfinished: list[str] = field(default_factory=list)  # runs without results, as sentences
 
     @property
-    def runs(self) -> list[RunRead]:
+    def runs(self) -> list[FinishedRun]:
         """All of them."""
         return [run for runs in self.methods.values() for run in runs]
+
+    @property
+    def band(self) -> str:
+        """What the bands of curves are."""
+        several = any(len(runs) > 1 for runs in self.methods.values())
+        return "Mean over seeds; the band is one standard error. " if several else ""
 
     @property
     def split(self) -> str:
         """The one that counts: test where all trained tasks have it, else dev."""
         if self.comparison is not None:
-            return str(self.comparison["split"])
+            return self.comparison.split
         first = self.runs[0]
         return "test" if all(task in first.results["test"] for task in first.trained) else "dev"
 
 
-def read_material(folder: Path) -> Material:
+def read_report_data(folder: Path) -> ReportData:
     """A run's folder, or one that `gradaccord compare` wrote, be it finished or not."""
     if not folder.is_dir():
         raise ValueError(f"{folder} is no folder: give {WANTED}.")
     if (folder / RESULTS).exists():
         run = read_run(folder)
-        return Material(folder, {str(run.results["method"]["name"]): [run]})
+        return ReportData(folder, {str(run.results["method"]["name"]): [run]})
     runs = {(own.parent.name, _seed(own)): own for own in sorted(folder.glob("*/seed-*"))}
     if not any((own / RESULTS).exists() for own in runs.values()):
         state = "only unfinished runs" if runs or (folder / CONFIG).exists() else "no run"
         raise ValueError(f"{folder} holds {state}: give {WANTED} with at least one that is finished.")
     path = folder / COMPARISON
-    comparison = _load(path) if path.exists() else _compared(runs.values())
-    return _gathered(folder, runs, comparison)
+    cut_short = not path.exists()
+    comparison = summarise(runs_in(runs.values())) if cut_short else read_comparison(path)
+    return _of_comparison(folder, runs, comparison)
 
 
-def read_run(folder: Path) -> RunRead:
+def read_run(folder: Path) -> FinishedRun:
     """One finished run."""
     results = _load(folder / RESULTS)
     parts = [folder / name for name in results["trained"] if (folder / name / LOG).exists()]
@@ -89,74 +99,39 @@ def read_run(folder: Path) -> RunRead:
         parts = [folder]
     logs = [read_log(part / LOG) if (part / LOG).exists() else [] for part in parts]
     steps = [[r for r in log if r.get("event") == "step" and r.get("phase") == "main"] for log in logs]
-    judged = [[r for r in log if r.get("event") == "evaluation"] for log in logs]
+    evaluations = [[r for r in log if r.get("event") == "evaluation"] for log in logs]
     alone = len(parts) == 1
     config = next((p / CONFIG for p in (folder, *parts) if (p / CONFIG).exists()), None)
     about = next((p / ABOUT for p in (folder, *parts) if (p / ABOUT).exists()), None)
-    return RunRead(
+    return FinishedRun(
         folder=folder,
         results=results,
         steps=steps[0] if alone else _steps_side_by_side(steps),
-        evaluations=results["evaluations"] if alone else _judged_side_by_side(judged),
+        evaluations=results["evaluations"] if alone else _evaluations_side_by_side(evaluations),
         about=_load(about) if about else {},
         config=config.read_text(encoding="utf-8") if config else "",
     )
 
 
-def _gathered(
-    folder: Path, runs: Mapping[tuple[str, int], Path], comparison: dict[str, Any]
-) -> Material:
-    """The runs that the comparison speaks of, in its order."""
-    from gradaccord.compare.specs import Spec
-
-    methods: dict[str, list[RunRead]] = {}
+def _of_comparison(
+    folder: Path, runs: Mapping[tuple[str, int], Path], comparison: Comparison
+) -> ReportData:
+    """The runs of a comparison, in its order."""
+    methods: dict[str, list[FinishedRun]] = {}
     unfinished = []
-    for entry in comparison["methods"]:
-        name = str(entry["method"])
-        place = Spec.parse(name).folder
-        for seed in entry["seeds"]:
-            own = runs.get((place, int(seed)))
-            if own is not None and (own / RESULTS).exists():
-                methods.setdefault(name, []).append(read_run(own))
+    for own in comparison.methods:
+        place = Spec.parse(own.method).folder
+        for seed in own.seeds:
+            run = runs.get((place, seed))
+            if run is not None and (run / RESULTS).exists():
+                methods.setdefault(own.method, []).append(read_run(run))
             else:
-                unfinished.append(f"The folder of {name}, seed {seed}, is gone.")
-        for seed, reason in entry["missing"].items():
-            unfinished.append(f"{name}, seed {seed}: {reason}.")
+                unfinished.append(f"The folder of {own.method}, seed {seed}, is gone.")
+        for seed, reason in own.missing.items():
+            unfinished.append(f"{own.method}, seed {seed}: {reason}.")
     if not methods:
         raise ValueError(f"{folder} holds none of the runs that its {COMPARISON} names: give {WANTED}.")
-    return Material(folder, methods, comparison, unfinished)
-
-
-def _compared(folders: Iterable[Path]) -> dict[str, Any]:
-    """What `gradaccord compare` would write now, had it not been cut short."""
-    from gradaccord.compare.runs import WANTED as GIVEN
-    from gradaccord.compare.runs import Run
-    from gradaccord.compare.specs import Spec
-    from gradaccord.compare.summary import summarise
-    from gradaccord.compare.tables import to_json
-    from gradaccord.train.config_file import read_config
-
-    configs = {}
-    for own in folders:
-        given = next((own / name for name in (GIVEN, CONFIG) if (own / name).exists()), None)
-        if given is not None:
-            configs[own] = read_config(given)
-    added = {own: [term.name for term in config.regularize] for own, config in configs.items()}
-    for own, config in configs.items():
-        if config.train.optimizer.name == "recadam":
-            added[own].append("recadam")
-    common = set.intersection(
-        *(set(names) for names in added.values())
-    )  # the file's own, not a method's
-    runs = []
-    for own, config in configs.items():
-        terms = tuple(name for name in added[own] if name not in common)
-        spec = Spec(config.method.name, tuple(config.method.options.items()), terms)
-        results = _load(own / RESULTS) if (own / RESULTS).exists() else None
-        failure = None if results is not None else "not finished"
-        runs.append(Run(spec, config.train.seed, own, config, results, failure))
-    runs.sort(key=lambda run: run.spec != Spec("sum"))
-    return to_json(summarise(runs))
+    return ReportData(folder, methods, comparison, unfinished)
 
 
 def _steps_side_by_side(parts: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
@@ -165,8 +140,8 @@ def _steps_side_by_side(parts: Sequence[Sequence[dict[str, Any]]]) -> list[dict[
     return sorted(steps, key=lambda record: record["gradients"])
 
 
-def _judged_side_by_side(parts: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """The k-th evaluations of all models as one; each model judges the task it was trained on."""
+def _evaluations_side_by_side(parts: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """The k-th evaluations of all models as one; each model has the scores of its own task."""
     return [
         {
             "gradients": sum(one["gradients"] for one in several),
