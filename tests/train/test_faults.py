@@ -10,7 +10,7 @@ import torch
 from train_toy import complaint, said, same, until, weights
 
 from gradaccord.models.multitask import MultiTaskModel
-from gradaccord.runs.files import locked
+from gradaccord.runs.lock import locked
 from gradaccord.train.loop import Fit
 from gradaccord.train.not_finite import TrainingError
 from gradaccord.train.run import Interrupted
@@ -162,7 +162,7 @@ def test_a_damaged_checkpoint_without_one_before_it(configured, run, tmp_path):
     state.write_bytes(state.read_bytes()[:100])
     told = []
     run(config, resume=True, say=told.append)
-    assert any("step-00000002 is left out: " in sentence for sentence in told)
+    assert any("step-00000002 is skipped: " in sentence for sentence in told)
     assert "There is no checkpoint that can be read: started anew." in told
     assert not any("before is used" in sentence for sentence in told)
 

@@ -56,7 +56,9 @@ def compare(
         from gradaccord.compare.specs import Spec, parse_methods, with_controls
         from gradaccord.compare.summary import summarise
         from gradaccord.compare.tables import terminal, write_tables
-        from gradaccord.runs.files import ABOUT, about, locked, write_json
+        from gradaccord.runs.about import about
+        from gradaccord.runs.files import ABOUT, write_json
+        from gradaccord.runs.lock import locked
         from gradaccord.train.config_file import read_config
         from gradaccord.train.setup import load_problem
 
@@ -114,7 +116,9 @@ def sweep(
         from gradaccord.cli.compare_screen import Screen
         from gradaccord.compare.sweep import BEST, STORAGE, Range
         from gradaccord.compare.sweep import sweep as search
-        from gradaccord.runs.files import ABOUT, about, locked, write_json
+        from gradaccord.runs.about import about
+        from gradaccord.runs.files import ABOUT, write_json
+        from gradaccord.runs.lock import locked
         from gradaccord.train.config_file import read_config
 
         base = read_config(file)

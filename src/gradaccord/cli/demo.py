@@ -59,7 +59,8 @@ def demo(
         from gradaccord.cli import fewshot_screen, landscape_screen
         from gradaccord.cli.compare_screen import Screen
         from gradaccord.cli.demo_screen import NOTES, methods_table, plan_of, pretraining
-        from gradaccord.runs.files import ABOUT, about, write_json
+        from gradaccord.runs.about import about
+        from gradaccord.runs.files import ABOUT, write_json
         from gradaccord.showcase.demo.findings import CAUTION, findings
         from gradaccord.showcase.demo.glyphs import few_shot
         from gradaccord.showcase.demo.names import compare_names, demo_methods, pretrain, recipe

@@ -13,7 +13,8 @@ from gradaccord.compare.comparison import FILE as COMPARISON
 from gradaccord.compare.comparison import Comparison, read_comparison
 from gradaccord.compare.specs import Spec
 from gradaccord.compare.summary import runs_in, summarise
-from gradaccord.runs.files import ABOUT, CONFIG, LOG, RESULTS, read_json, read_log
+from gradaccord.runs.files import ABOUT, CONFIG, LOG, RESULTS, read_json
+from gradaccord.runs.log import read_log
 from gradaccord.runs.results import main_scores
 
 WANTED = "a folder of `gradaccord train`, `compare` or `sweep`"

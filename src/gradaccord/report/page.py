@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +14,7 @@ from gradaccord.report.forgetting import forgetting_figures, forgetting_table
 from gradaccord.report.html import Section, fill
 from gradaccord.report.sweep_page import is_sweep, render_sweep
 from gradaccord.report.tables import Cell, Table
-from gradaccord.runs.files import ABOUT, read_json
+from gradaccord.runs.files import ABOUT, read_json, write_atomic
 
 
 def write_report(folder: Path, out: Path | None = None) -> Path:
@@ -27,9 +26,7 @@ def write_report(folder: Path, out: Path | None = None) -> Path:
         )
     text = render_sweep(folder) if is_sweep(folder) else render(read_report_data(folder))
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, target)  # whole or absent
+    write_atomic(target, text)
     return target
 
 

@@ -6,7 +6,6 @@ import atexit
 import gc
 import os
 import random
-import resource
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -15,6 +14,7 @@ from typing import Any
 
 import torch
 
+from gradaccord.runs.about import about
 from gradaccord.runs.checkpoints import CHECKPOINTS, Checkpoints
 from gradaccord.runs.files import (
     ABOUT,
@@ -22,15 +22,14 @@ from gradaccord.runs.files import (
     LOG,
     MODEL,
     RESULTS,
-    Log,
     RunFolderError,
-    about,
     read_json,
     write_json,
 )
 from gradaccord.runs.launcher import fewer_than_asked
-from gradaccord.runs.lock import held
-from gradaccord.runs.memory import peak_memory
+from gradaccord.runs.lock import locked_by_main
+from gradaccord.runs.log import Log, cut_to_step
+from gradaccord.runs.usage import cpu_seconds, peak_memory
 from gradaccord.train.config import Config
 from gradaccord.train.config_file import read_config, write_config
 from gradaccord.train.loop import Fit
@@ -63,7 +62,9 @@ def train(
     """
     accelerator = make_accelerator(config, deterministic)
     main = accelerator.is_main_process
-    with held(folder, accelerator, partial(_check_folder, config, folder, resume)) as finished:
+    with locked_by_main(
+        folder, accelerator, partial(_check_folder, config, folder, resume)
+    ) as finished:
         if finished is not None:
             if main:
                 say(f"{folder} holds a finished run: nothing to do.")
@@ -92,7 +93,9 @@ def train(
             )
         since = fit.step if continued else None
         board = Board(folder, since) if main and config.train.tensorboard else None
-        log = Log(folder / LOG if main else None, since, board)
+        if main and since is not None:
+            cut_to_step(folder / LOG, since)
+        log = Log(folder / LOG if main else None, append=continued, copy=board)
         try:
             fit.run(log)
             if fit.interrupted:
@@ -161,7 +164,6 @@ def conclude(fit: Fit, continued: bool) -> dict[str, Any]:
         judge.load_best()
     dev = judge.evaluated("dev")
     test = judge.evaluated("test")
-    usage = resource.getrusage(resource.RUSAGE_SELF)
     return {
         "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "method": {"name": fit.config.method.name, **fit.config.method.options},
@@ -180,7 +182,7 @@ def conclude(fit: Fit, continued: bool) -> dict[str, Any]:
         "overlaps": [str(overlap) for overlap in fit.problem.overlaps],
         "cost": {
             "seconds": fit.seconds,
-            "cpu_seconds": None if continued else usage.ru_utime + usage.ru_stime,
+            "cpu_seconds": None if continued else cpu_seconds(),
             "steps": fit.step,
             "gradients": fit.phase.gradients,
             "memory_mb": peak_memory(),

@@ -8,7 +8,7 @@ from typing import Any
 
 from gradaccord.methods.registry import SINGLE_TASK
 from gradaccord.runs.files import CONFIG, RESULTS, RunFolderError, read_json, write_json
-from gradaccord.runs.lock import held
+from gradaccord.runs.lock import locked_by_main
 from gradaccord.train.config import Config, Method
 from gradaccord.train.run import make_accelerator, train
 
@@ -29,7 +29,7 @@ def _single_tasks(config: Config, folder: Path, **options: Any) -> dict[str, Any
     resume = bool(options.pop("resume", False))
     say = options.get("say", lambda sentence: None)
     accelerator = make_accelerator(config)
-    with held(folder, accelerator, partial(_finished, folder, resume)) as finished:
+    with locked_by_main(folder, accelerator, partial(_finished, folder, resume)) as finished:
         if finished is not None:
             say(f"{folder} holds a finished run: nothing to do.")
             return finished
