@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from gradaccord.runs.log import Log
 from measure import Arm, cpu_times, markdown, publish, ratios, setting
 from rich.console import Console
 from torch.nn.utils import clip_grad_norm_
 
 from gradaccord.cli.train_screen import Screen
 from gradaccord.runs.interrupts import Interrupts
+from gradaccord.runs.log import Log
 from gradaccord.train.config import Config
 from gradaccord.train.config_file import check_config
 from gradaccord.train.loop import Fit

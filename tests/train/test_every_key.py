@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 from accelerate.state import AcceleratorState
-from gradaccord.runs.log import read_log
 from pydantic import BaseModel
 from small_models import TEXTS, save_checkpoint
 from train_toy import weights
 
 from gradaccord.models.multitask import MultiTaskModel
+from gradaccord.runs.log import read_log
 from gradaccord.train.config import Config
 from gradaccord.train.config_file import _section
 from gradaccord.train.setup import load_dataset, load_problem

@@ -101,10 +101,10 @@ def test_an_unknown_method_is_answered_with_the_nearest():
 
 def test_costs_are_those_of_the_method_sheet():
     dotprod = find_method("dotprod")
-    assert dotprod.spent({"mode": "difference"}) == pytest.approx(1.5)  # 3 per two batches
-    assert dotprod.spent({"mode": "difference", "every": 10}) == pytest.approx(1.1)
-    assert find_method("sam").spent({}) == 2
-    assert find_method("pcgrad").spent({}) == 1
+    assert dotprod.cost_with({"mode": "difference"}) == pytest.approx(1.5)  # 3 per two batches
+    assert dotprod.cost_with({"mode": "difference", "every": 10}) == pytest.approx(1.1)
+    assert find_method("sam").cost_with({}) == 2
+    assert find_method("pcgrad").cost_with({}) == 1
 
 
 @pytest.mark.parametrize("kind", ["linear", "cosine", "constant"])

@@ -6,7 +6,6 @@ import subprocess
 
 import pytest
 import torch
-from gradaccord.runs.log import read_log
 from small_models import TEXTS, save_checkpoint
 from train_toy import same, until, weights, without_dropout
 from transformers import AutoModel
@@ -14,6 +13,7 @@ from transformers import AutoModel
 from gradaccord.methods.registry import METHODS
 from gradaccord.runs.checkpoints import load as load_state
 from gradaccord.runs.files import RunFolderError
+from gradaccord.runs.log import read_log
 from gradaccord.tasks.saved import load
 from gradaccord.train.loop import Fit
 from gradaccord.train.not_finite import TrainingError

@@ -3,8 +3,9 @@
 import sys
 
 import pytest
-from gradaccord.runs.log import read_log
 from train_toy import said
+
+from gradaccord.runs.log import read_log
 
 
 def curves(folder):
