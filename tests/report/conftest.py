@@ -28,9 +28,10 @@ def config(tmp_path_factory):
     draw = random.Random(0)
     for split, count in (("train", 32), ("dev", 12), ("test", 12)):
         moods, counts = [], []
-        for _ in range(count):
-            label = draw.randrange(2)
-            moods.append((f"{draw.choice(THINGS)} is {draw.choice((BAD, GOOD)[label])}", LABELS[label]))
+        for i in range(count):
+            label = i if i < 2 else draw.randrange(2)
+            thing = HOSTILE if i < 2 else draw.choice(THINGS)  # of either class: one is predicted wrong
+            moods.append((f"{thing} is {draw.choice((BAD, GOOD)[label])}", LABELS[label]))
             words = draw.choices(GOOD + BAD, k=3)
             counts.append((" ".join(words), sum(word in GOOD for word in words) / 3))
         for name, rows in (("mood", moods), ("share", counts)):
