@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from made_results import made_results
 from rich.console import Console
 from scipy.stats import ttest_rel
 
-from gradaccord.compare.comparison import read_comparison
+from gradaccord.compare.comparison import Comparison
 from gradaccord.compare.processes import Run
 from gradaccord.compare.specs import Spec
 from gradaccord.compare.summary import summarise
@@ -22,15 +23,8 @@ CONFIG = check_config({"tasks": {"a": "sst"}})
 
 def run(name, seed, score, failure=None):
     """A run with a score on its task, or one that failed."""
-    results = {
-        "trained": ["a"],
-        "metrics": {"a": "accuracy"},
-        "dev": {"a": {"accuracy": score}},
-        "test": {},
-        "last": {"train_loss": {"a": 0.5}},
-        "cost": {"seconds": 2.0, "gradients": 10.0, "memory_mb": 100.0},
-    }
-    return Run(Spec.parse(name), seed, Path(), CONFIG, None if failure else results, failure)
+    results = None if failure is not None else made_results({"a": score}, seed=seed)
+    return Run(Spec.parse(name), seed, Path(), CONFIG, results, failure)
 
 
 def compared(scores):
@@ -82,7 +76,7 @@ def test_p_values_are_corrected_once_for_every_test_of_the_table(tmp_path):
         assert shown.p_holm == pytest.approx(value, rel=1e-9)
     assert rows["pcgrad"].vs_control == rows["pcgrad"].vs_baseline
     texts = written(summary, tmp_path)
-    assert read_comparison(tmp_path / "comparison.json") == summary
+    assert Comparison.read(tmp_path) == summary
     assert f"{expected['pcgrad', 'sum']}"[:8] in texts["csv"]
     assert "Holm" in texts["terminal"]
     assert "(4)" in texts["md"]

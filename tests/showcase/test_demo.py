@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import torch
+from made_results import made_results
 from rich.console import Console
 
 from gradaccord.cli.demo_screen import HEADINGS, methods_table
@@ -47,17 +48,15 @@ PLANE = {
 
 def run_of(spec: Spec, seed: int, score: float, unseen: float, masked: float) -> Run:
     """A finished run with these figures: `de` is trained on, `fr` is not."""
-    accuracy = {"de": {"accuracy": score}, "fr": {"accuracy": unseen}}
-    results: dict[str, Any] = {
-        "trained": ["de"],
-        "metrics": {"de": "accuracy", "fr": "accuracy"},
-        "seed": seed,
-        "dev": accuracy,
-        "test": accuracy,
-        "last": {"train_loss": {"de": 0.5 if masked < 2.5 else 0.1}},
-        "evaluations": [{"masked_lm": {"de": masked, "fr": masked}}],
-        "cost": {"seconds": 1.0, "gradients": 10, "memory_mb": 1.0},
-    }
+    scores = {"de": score, "fr": unseen}
+    results = made_results(
+        scores,
+        test=scores,
+        trained=["de"],
+        seed=seed,
+        train_loss=0.5 if masked < 2.5 else 0.1,
+        masked_lm={"de": masked, "fr": masked},
+    )
     return Run(spec, seed, Path(), spec.config(recipe(Settings(Path())), seed, 100), results)
 
 

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from gradaccord.compare.statistics import Difference, Mean, Number
-from gradaccord.runs.files import read_json, write_json
+from gradaccord.runs.versioned import Versioned
 
-FILE = "comparison.json"
-VERSION = 1  # of the file; gradaccord 0.1 wrote the same without a version
 AVERAGE = "average"  # over the trained tasks, beside the tasks themselves
 
 
@@ -60,12 +55,12 @@ class Standing(BaseModel):
         return self.vs_baseline.clear_gain and (self.vs_control is None or self.vs_control.clear_gain)
 
 
-class Comparison(BaseModel):
-    """All methods, the baseline first."""
+class Comparison(Versioned):
+    """All methods, the baseline first. Files of 0.1 have the same fields."""
 
+    FILE = "comparison.json"
     model_config = ConfigDict(frozen=True)
 
-    version: int = VERSION
     split: str  # that the scores are of
     tasks: tuple[str, ...]
     metrics: dict[str, str]  # task -> main metric
@@ -91,33 +86,3 @@ class Comparison(BaseModel):
     def tests_with_p(self) -> int:
         """How many tests the p values are corrected for."""
         return sum(not difference.no_p for difference in self.tests.values())
-
-
-def write_comparison(comparison: Comparison, folder: Path) -> Path:
-    """Write `comparison.json` into a folder."""
-    write_json(folder / FILE, comparison.model_dump(mode="json"))
-    return folder / FILE
-
-
-def read_comparison(path: Path) -> Comparison:
-    """What `write_comparison` wrote, also that of gradaccord 0.1; anything else is a ValueError."""
-    try:
-        content = read_json(path)
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is damaged ({error}): run `gradaccord compare` again.") from error
-    if not isinstance(content, dict):
-        raise ValueError(f"{path} holds no JSON object: run `gradaccord compare` again.")
-    if content.get("version", VERSION) != VERSION:
-        raise ValueError(
-            f"{path} has version {content['version']!r}, this gradaccord reads version {VERSION}: "
-            "run `gradaccord compare` again, or upgrade."
-        )
-    try:
-        return Comparison.model_validate(content)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise ValueError(
-            f"{path} is no comparison (`{where}`: {first['msg'].lower()}): run `gradaccord compare` "
-            "again."
-        ) from error

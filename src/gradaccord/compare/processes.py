@@ -15,11 +15,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 from gradaccord.compare.specs import Spec
-from gradaccord.runs.files import CONFIG, LOG, RESULTS, RunFolderError, read_json
+from gradaccord.runs.files import CONFIG, LOG, RunFolderError
 from gradaccord.runs.interrupts import PARENT
+from gradaccord.runs.results import Results
 from gradaccord.train.config import Config
 from gradaccord.train.config_file import read_config, write_config
 
@@ -36,7 +36,7 @@ class Run:
     seed: int
     folder: Path
     config: Config
-    results: dict[str, Any] | None = None
+    results: Results | None = None
     failure: str | None = None
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
@@ -141,8 +141,8 @@ def _reuse(run: Run) -> None:
         raise RunFolderError(
             f"{run.folder} holds a run with other settings: choose another --out, or remove it."
         )
-    if (run.folder / RESULTS).exists():
-        run.results = read_json(run.folder / RESULTS)
+    if Results.exists(run.folder):
+        run.results = Results.read(run.folder)
 
 
 def _start(run: Run, data: Path | None, jobs: int) -> subprocess.Popen[bytes]:
@@ -170,8 +170,8 @@ def _start(run: Run, data: Path | None, jobs: int) -> subprocess.Popen[bytes]:
 
 def _collect(run: Run) -> None:
     code = run.process.returncode if run.process else 1
-    if (run.folder / RESULTS).exists():
-        run.results = read_json(run.folder / RESULTS)
+    if Results.exists(run.folder):
+        run.results = Results.read(run.folder)
         return
     lines = (run.folder / OUTPUT).read_text(encoding="utf-8", errors="replace").strip().splitlines()
     how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"

@@ -24,9 +24,7 @@ def _nan_is_null(value: float) -> float | None:
 
 
 # NaN where it is unknown, which JSON writes as null.
-Number = Annotated[
-    float, BeforeValidator(_null_is_nan), PlainSerializer(_nan_is_null, when_used="json")
-]
+Number = Annotated[float, BeforeValidator(_null_is_nan), PlainSerializer(_nan_is_null)]
 
 
 class Mean(BaseModel):

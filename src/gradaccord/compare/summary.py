@@ -6,19 +6,17 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from gradaccord.compare.comparison import AVERAGE, Comparison, Costs, Standing
 from gradaccord.compare.processes import WANTED, Run
 from gradaccord.compare.specs import Spec
 from gradaccord.compare.statistics import PAIRS, Difference, Mean, corrected
-from gradaccord.runs.files import CONFIG, RESULTS, read_json
-from gradaccord.runs.results import main_scores
+from gradaccord.runs.files import CONFIG
+from gradaccord.runs.results import Results
 from gradaccord.train.config_file import read_config
 
 COLLAPSE = 0.5  # of the baseline's average score: a run below it has not learned
 
-Results = Mapping[str, Any]
 Scores = Mapping[str, Mapping[int, float]]  # task -> seed -> main metric
 
 
@@ -28,8 +26,7 @@ def summarise(runs: Sequence[Run]) -> Comparison:
     if first is None:
         failures = [f"{run.spec} seed {run.seed} {run.failure}" for run in runs if run.failure]
         raise ValueError("No run finished: " + ("; ".join(failures[:3]) or "none was started") + ".")
-    trained = first["trained"]
-    split = "test" if all(task in first["test"] for task in trained) else "dev"
+    split = first.split
     by_spec: dict[Spec, list[Run]] = {}
     for run in runs:
         by_spec.setdefault(run.spec, []).append(run)
@@ -37,12 +34,12 @@ def summarise(runs: Sequence[Run]) -> Comparison:
         spec: {run.seed: run.results for run in own if run.results is not None}
         for spec, own in by_spec.items()
     }
-    scores = {spec: scores_by_seed(own, split, trained) for spec, own in results.items()}
+    scores = {spec: scores_by_seed(own, split) for spec, own in results.items()}
     baseline = next(iter(by_spec))
     comparison = Comparison(
         split=split,
-        tasks=tuple(first[split]),
-        metrics=dict(first["metrics"]),
+        tasks=tuple(first.scores(split)),
+        metrics=first.metrics,
         methods=tuple(_standing(spec, by_spec[spec], results, scores, baseline) for spec in by_spec),
     )
     comparison = _with_corrected_p(comparison)
@@ -50,16 +47,13 @@ def summarise(runs: Sequence[Run]) -> Comparison:
     return comparison.model_copy(update=told)
 
 
-def scores_by_seed(
-    results: Mapping[int, Results], split: str, trained: Sequence[str]
-) -> dict[str, dict[int, float]]:
+def scores_by_seed(results: Mapping[int, Results], split: str) -> dict[str, dict[int, float]]:
     """Task -> seed -> main metric, and the average over trained tasks. results: by seed."""
     found: dict[str, dict[int, float]] = {AVERAGE: {}}
     for seed, own in results.items():
-        main = main_scores(own, split)
-        for task, value in main.items():
+        for task, value in own.main_scores(split).items():
             found.setdefault(task, {})[seed] = value
-        found[AVERAGE][seed] = statistics.fmean(main[task] for task in trained)
+        found[AVERAGE][seed] = own.average(split)
     return found
 
 
@@ -81,7 +75,7 @@ def runs_in(folders: Iterable[Path]) -> list[Run]:
         terms = tuple(name for name in added[own] if name not in common)
         rate = round(config.train.lr / usual, 6)
         spec = Spec(config.method.name, tuple(config.method.options.items()), terms, rate)
-        results = read_json(own / RESULTS) if (own / RESULTS).exists() else None
+        results = Results.read(own) if Results.exists(own) else None
         failure = None if results is not None else "not finished"
         runs.append(Run(spec, config.train.seed, own, config, results, failure))
     return sorted(runs, key=lambda run: run.spec != Spec("sum"))
@@ -151,9 +145,9 @@ def _standing(
         vs_baseline=Difference.between(average, scores[baseline][AVERAGE]),
         control=None if control is None else str(control),
         vs_control=None if control is None else Difference.between(average, scores[control][AVERAGE]),
-        train_loss=Mean.of(_train_loss(one) for one in own.values()),
-        cosine=Mean.of(_last(one, "task_cosine", "mean") for one in own.values()),
-        distance=Mean.of(_last(one, "distance", "total") for one in own.values()),
+        train_loss=Mean.of(one.train_loss for one in own.values()),
+        cosine=Mean.of(one.last.task_cosine.mean for one in own.values() if one.last.task_cosine),
+        distance=Mean.of(one.last.distance.total for one in own.values() if one.last.distance),
         collapsed=tuple(sorted(s for s, value in average.items() if value < COLLAPSE * usual)),
         costs=Costs(**{cost: _relative(own, theirs, cost) for cost in Costs.model_fields}),
         missing={run.seed: run.failure or "not run" for run in runs if run.results is None},
@@ -184,16 +178,6 @@ def _with_corrected_p(comparison: Comparison) -> Comparison:
 
 def _relative(own: Mapping[int, Results], theirs: Mapping[int, Results], cost: str) -> float:
     """The median over seeds of ours over theirs."""
-    pairs = [(own[seed]["cost"][cost], theirs[seed]["cost"][cost]) for seed in own if seed in theirs]
-    ratios = [ours / usual for ours, usual in pairs if usual]
+    pairs = [(own[seed].cost, theirs[seed].cost) for seed in own if seed in theirs]
+    ratios = [getattr(ours, cost) / usual for ours, base in pairs if (usual := getattr(base, cost))]
     return statistics.median(ratios) if ratios else math.nan
-
-
-def _train_loss(results: Results) -> float:
-    losses = results["last"].get("train_loss") or {}
-    return statistics.fmean(losses.values()) if losses else math.nan
-
-
-def _last(results: Results, probe: str, key: str) -> float:
-    measured = results["last"].get(probe)
-    return float(measured[key]) if measured else math.nan

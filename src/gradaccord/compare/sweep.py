@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Any
 
 from gradaccord.compare.processes import WANTED, Progress, Run, run_all
 from gradaccord.compare.specs import Spec, read_value
-from gradaccord.runs.results import main_scores
 from gradaccord.train.config import Config
 from gradaccord.train.config_file import check_config, read_config, set_value, write_config
 
@@ -102,7 +100,7 @@ def sweep(
         except BaseException:
             study.tell(trial, state=optuna.trial.TrialState.FAIL)
             raise
-        scores = [score(run.results) for run in runs if run.results is not None]
+        scores = [run.results.average("dev") for run in runs if run.results is not None]
         shown = ", ".join(f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}"
                           for key, value in chosen.items())  # fmt: skip
         if len(scores) < len(runs):
@@ -144,12 +142,6 @@ def write_best(study: Any, folder: Path) -> Path:
         )
     write_config(read_config(min(runs, key=lambda path: int(path.parent.name[5:]))), folder / BEST)
     return folder / BEST
-
-
-def score(results: Mapping[str, Any]) -> float:
-    """The mean of the trained tasks' main metrics on dev."""
-    main = main_scores(results, "dev")
-    return statistics.fmean(main[task] for task in results["trained"])
 
 
 def _runs(base: Config, chosen: Mapping[str, Any], seeds: int, folder: Path) -> list[Run]:

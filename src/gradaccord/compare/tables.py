@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.table import Table
 
-from gradaccord.compare.comparison import AVERAGE, Comparison, Standing, write_comparison
+from gradaccord.compare.comparison import AVERAGE, Comparison, Standing
 from gradaccord.compare.statistics import Difference, Mean
 
 P_COLUMNS = ("p", "Holm p", "why no p")
@@ -21,7 +21,8 @@ def write_tables(comparison: Comparison, folder: Path) -> list[Path]:
     text.write_text(markdown(comparison), encoding="utf-8")
     with sheet.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows(_csv_lines(comparison))
-    return [text, sheet, write_comparison(comparison, folder)]
+    comparison.write(folder)
+    return [text, sheet, folder / comparison.FILE]
 
 
 def terminal(comparison: Comparison, width: int = 80) -> list[Table]:

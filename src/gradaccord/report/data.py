@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gradaccord.compare.comparison import FILE as COMPARISON
-from gradaccord.compare.comparison import Comparison, read_comparison
+from gradaccord.compare.comparison import Comparison
 from gradaccord.compare.specs import Spec
 from gradaccord.compare.summary import runs_in, summarise
-from gradaccord.runs.files import ABOUT, CONFIG, LOG, RESULTS, read_json
+from gradaccord.runs.files import ABOUT, CONFIG, LOG, read_json
 from gradaccord.runs.log import read_log
-from gradaccord.runs.results import main_scores
+from gradaccord.runs.results import EvaluationRecord, Results
 
 WANTED = "a folder of `gradaccord train`, `compare` or `sweep`"
 
@@ -25,25 +23,11 @@ class FinishedRun:
     """One run. A run of `stl` has the curves of its tasks' models laid side by side."""
 
     folder: Path
-    results: dict[str, Any]
+    results: Results
     steps: list[dict[str, Any]]  # the log's, the warm start left out
-    evaluations: list[dict[str, Any]]
+    evaluations: list[EvaluationRecord]
     about: dict[str, Any]
     config: str
-
-    @property
-    def seed(self) -> int:
-        """As configured."""
-        return int(self.results["seed"])
-
-    @property
-    def trained(self) -> list[str]:
-        """The tasks that were trained on."""
-        return list(self.results["trained"])
-
-    def main(self, split: str) -> dict[str, float]:
-        """Every task's main metric, in percent."""
-        return main_scores(self.results, split)
 
 
 @dataclass(frozen=True)
@@ -71,36 +55,33 @@ class ReportData:
         """The one that counts: test where all trained tasks have it, else dev."""
         if self.comparison is not None:
             return self.comparison.split
-        first = self.runs[0]
-        return "test" if all(task in first.results["test"] for task in first.trained) else "dev"
+        return self.runs[0].results.split
 
 
 def read_report_data(folder: Path) -> ReportData:
     """A run's folder, or one that `gradaccord compare` wrote, be it finished or not."""
     if not folder.is_dir():
         raise ValueError(f"{folder} is no folder: give {WANTED}.")
-    if (folder / RESULTS).exists():
+    if Results.exists(folder):
         run = read_run(folder)
-        return ReportData(folder, {str(run.results["method"]["name"]): [run]})
+        return ReportData(folder, {run.results.method_name: [run]})
     runs = {(own.parent.name, _seed(own)): own for own in sorted(folder.glob("*/seed-*"))}
-    if not any((own / RESULTS).exists() for own in runs.values()):
+    if not any(map(Results.exists, runs.values())):
         state = "only unfinished runs" if runs or (folder / CONFIG).exists() else "no run"
         raise ValueError(f"{folder} holds {state}: give {WANTED} with at least one that is finished.")
-    path = folder / COMPARISON
-    cut_short = not path.exists()
-    comparison = summarise(runs_in(runs.values())) if cut_short else read_comparison(path)
-    return _of_comparison(folder, runs, comparison)
+    if Comparison.exists(folder):
+        return _of_comparison(folder, runs, Comparison.read(folder))
+    return _of_comparison(folder, runs, summarise(runs_in(runs.values())))  # it was cut short
 
 
 def read_run(folder: Path) -> FinishedRun:
     """One finished run."""
-    results = _load(folder / RESULTS)
-    parts = [folder / name for name in results["trained"] if (folder / name / LOG).exists()]
+    results = Results.read(folder)
+    parts = [folder / name for name in results.trained if (folder / name / LOG).exists()]
     if (folder / LOG).exists() or not parts:
         parts = [folder]
     logs = [read_log(part / LOG) if (part / LOG).exists() else [] for part in parts]
     steps = [[r for r in log if r.get("event") == "step" and r.get("phase") == "main"] for log in logs]
-    evaluations = [[r for r in log if r.get("event") == "evaluation"] for log in logs]
     alone = len(parts) == 1
     config = next((p / CONFIG for p in (folder, *parts) if (p / CONFIG).exists()), None)
     about = next((p / ABOUT for p in (folder, *parts) if (p / ABOUT).exists()), None)
@@ -108,8 +89,8 @@ def read_run(folder: Path) -> FinishedRun:
         folder=folder,
         results=results,
         steps=steps[0] if alone else _steps_side_by_side(steps),
-        evaluations=results["evaluations"] if alone else _evaluations_side_by_side(evaluations),
-        about=_load(about) if about else {},
+        evaluations=results.evaluations if alone else _evaluations_side_by_side(logs),
+        about=read_json(about) if about else {},
         config=config.read_text(encoding="utf-8") if config else "",
     )
 
@@ -124,14 +105,16 @@ def _of_comparison(
         place = Spec.parse(own.method).folder
         for seed in own.seeds:
             run = runs.get((place, seed))
-            if run is not None and (run / RESULTS).exists():
+            if run is not None and Results.exists(run):
                 methods.setdefault(own.method, []).append(read_run(run))
             else:
                 unfinished.append(f"The folder of {own.method}, seed {seed}, is gone.")
         for seed, reason in own.missing.items():
             unfinished.append(f"{own.method}, seed {seed}: {reason}.")
     if not methods:
-        raise ValueError(f"{folder} holds none of the runs that its {COMPARISON} names: give {WANTED}.")
+        raise ValueError(
+            f"{folder} holds none of the runs that its {Comparison.FILE} names: give {WANTED}."
+        )
     return ReportData(folder, methods, comparison, unfinished)
 
 
@@ -141,16 +124,24 @@ def _steps_side_by_side(parts: Sequence[Sequence[dict[str, Any]]]) -> list[dict[
     return sorted(steps, key=lambda record: record["gradients"])
 
 
-def _evaluations_side_by_side(parts: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
+def _evaluations_side_by_side(logs: Sequence[Sequence[dict[str, Any]]]) -> list[EvaluationRecord]:
     """The k-th evaluations of all models as one; each model has the scores of its own task."""
+    parts = [
+        [
+            EvaluationRecord.model_validate(record)
+            for record in log
+            if record.get("event") == "evaluation"
+        ]
+        for log in logs
+    ]
     return [
-        {
-            "gradients": sum(one["gradients"] for one in several),
-            "average": statistics.fmean(one["average"] for one in several),
-            "scores": {
-                t: s for one in several for t, s in one["scores"].items() if t in one["train_loss"]
-            },
-        }
+        EvaluationRecord(
+            step=max(one.step for one in several),
+            gradients=sum(one.gradients for one in several),
+            seconds=sum(one.seconds for one in several),
+            average=statistics.fmean(one.average for one in several),
+            scores={t: s for one in several for t, s in one.scores.items() if t in one.train_loss},
+        )
         for several in zip(*parts, strict=False)
     ]
 
@@ -158,15 +149,3 @@ def _evaluations_side_by_side(parts: Sequence[Sequence[dict[str, Any]]]) -> list
 def _seed(folder: Path) -> int:
     number = folder.name.removeprefix("seed-")
     return int(number) if number.isdigit() else -1
-
-
-def _load(path: Path) -> dict[str, Any]:
-    try:
-        content = read_json(path)
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(
-            f"{path} is damaged ({error}): run the command that wrote it again."
-        ) from error
-    if not isinstance(content, dict):
-        raise ValueError(f"{path} holds no JSON object: give {WANTED}.")
-    return content

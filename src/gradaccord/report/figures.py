@@ -6,16 +6,20 @@ import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from gradaccord.compare.statistics import Mean
 from gradaccord.report.charts import Series, bars, heat_map, histogram, line_chart, paths
 from gradaccord.report.data import FinishedRun, ReportData
+from gradaccord.runs.results import EvaluationRecord
+from gradaccord.tasks.errors import Confusion
 
 BINS = 40  # stretches of training that a curve of steps is averaged over
 BUDGET = "batch gradients"
 
-Read = Callable[[dict[str, Any]], float]
+ReadStep = Callable[[dict[str, Any]], float | None]
+ReadEvaluation = Callable[[EvaluationRecord], float | None]
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,7 @@ def learning(data: ReportData) -> list[Figure]:
             "Average score on dev",
             over_evaluations(
                 data,
-                _value("average"),
+                lambda record: record.average,
                 "average, %",
                 "Average of the trained tasks' main metrics on dev, for each method over training.",
             ),
@@ -55,8 +59,8 @@ def learning(data: ReportData) -> list[Figure]:
         ),
     ]
     first = data.runs[0]
-    metrics, trained = first.results["metrics"], first.trained
-    tasks = [task for task in metrics if any(task in e["scores"] for e in first.evaluations)]
+    metrics, trained = first.results.metrics, first.results.trained
+    tasks = [task for task in metrics if any(task in e.scores for e in first.evaluations)]
     for task in tasks if len(tasks) > 1 else []:
         found.append(
             Figure(
@@ -64,7 +68,7 @@ def learning(data: ReportData) -> list[Figure]:
                 f"{task} on dev" + ("" if task in trained else " (never trained on)"),
                 over_evaluations(
                     data,
-                    _value("scores", task, metrics[task]),
+                    partial(_score, task, metrics[task]),
                     f"{metrics[task]}, %",
                     f"{metrics[task]} of {task} on dev, for each method over training.",
                 ),
@@ -93,7 +97,7 @@ def alignment(data: ReportData) -> list[Figure]:
             title,
             over_steps(
                 data,
-                _value(key),
+                partial(_key, key),
                 unit,
                 f"{title}, for each method over training.",
             ),
@@ -107,7 +111,7 @@ def alignment(data: ReportData) -> list[Figure]:
             "Cosine between tasks",
             over_evaluations(
                 data,
-                _value("task_cosine", "mean"),
+                lambda record: record.task_cosine.mean if record.task_cosine else None,
                 "mean cosine",
                 "Mean cosine between the tasks' gradients at each evaluation, for each method.",
             ),
@@ -124,7 +128,7 @@ def distance(data: ReportData) -> Figure:
         "Distance from the pretrained weights",
         over_evaluations(
             data,
-            _value("distance", "total"),
+            lambda record: record.distance.total if record.distance else None,
             "Euclidean distance",
             "Distance of the shared trunk from where it started, for each method over training.",
         ),
@@ -159,12 +163,12 @@ def costs(data: ReportData) -> list[Figure]:
 def mistakes(name: str, runs: Sequence[FinishedRun]) -> list[Figure]:
     """Confusions and error histograms of one method, task by task, counted over all its seeds."""
     found = []
-    for task, first in runs[0].results.get("errors", {}).items():
-        several = [run.results["errors"][task] for run in runs if task in run.results.get("errors", {})]
-        where = f"{name}, {first['split']}, {len(several)} seed{'s' if len(several) > 1 else ''}."
-        if first.get("confusion"):
-            labels = first["confusion"]["labels"]
-            counts = _summed([one["confusion"] for one in several], labels)
+    for task, first in runs[0].results.errors.items():
+        several = [run.results.errors[task] for run in runs if task in run.results.errors]
+        where = f"{name}, {first.split}, {len(several)} seed{'s' if len(several) > 1 else ''}."
+        if first.confusion:
+            labels = first.confusion.labels
+            counts = _summed([one.confusion for one in several if one.confusion], labels)
             found.append(
                 Figure(
                     f"confusion-{name}-{task}",
@@ -181,18 +185,18 @@ def mistakes(name: str, runs: Sequence[FinishedRun]) -> list[Figure]:
                     f"Examples; {where}",
                 )
             )
-        if first.get("histogram"):  # edges differ between seeds
+        if first.histogram:  # edges differ between seeds
             found.append(
                 Figure(
                     f"histogram-{name}-{task}",
                     f"Errors of {task}: {name}",
                     histogram(
-                        first["histogram"]["edges"],
-                        first["histogram"]["counts"],
+                        first.histogram.edges,
+                        first.histogram.counts,
                         "prediction − truth",
                         f"Histogram of the errors of {task} by {name}: prediction minus truth.",
                     ),
-                    f"Examples; {name}, {first['split']}, seed {runs[0].seed}.",
+                    f"Examples; {name}, {first.split}, seed {runs[0].results.seed}.",
                 )
             )
     return drawn(found)
@@ -202,10 +206,10 @@ def _trade_off(data: ReportData) -> Figure:
     series = []
     for mark, (name, runs) in enumerate(data.methods.items()):
         for run in runs:
-            cosines = [record.get("task_cosine") or {} for record in run.evaluations]
-            known = [c for c in cosines if c.get("losses")]
-            losses = [statistics.fmean(c["losses"].values()) for c in known]
-            series.append(Series(name, mark, losses, [c["mean"] for c in known]))
+            cosines = [record.task_cosine for record in run.evaluations]
+            known = [cosine for cosine in cosines if cosine and cosine.losses]
+            losses = [statistics.fmean(cosine.losses.values()) for cosine in known]
+            series.append(Series(name, mark, losses, [cosine.mean for cosine in known]))
     return Figure(
         "trade-off",
         "Loss against alignment",
@@ -220,14 +224,14 @@ def _trade_off(data: ReportData) -> Figure:
 
 def _cosines(data: ReportData) -> Iterator[Figure]:
     for name, runs in data.methods.items():
-        last = [run.results["last"] for run in runs]
-        measured = [one["task_cosine"] for one in last if one.get("task_cosine")]
+        cosines = [run.results.last.task_cosine for run in runs]
+        measured = [cosine for cosine in cosines if cosine]
         if not measured:
             continue
-        tasks = measured[0]["tasks"]
+        tasks = measured[0].tasks
         places = range(len(tasks))
-        matrix = [[_mean_of([m["matrix"][i][j] for m in measured]) for j in places] for i in places]
-        mean = Mean.of(m["mean"] for m in measured)
+        matrix = [[_mean_of([m.matrix[i][j] for m in measured]) for j in places] for i in places]
+        mean = Mean.of(m.mean for m in measured)
         seeds = f"{len(measured)} seed{'s' if len(measured) > 1 else ''}"
         yield Figure(
             f"cosines-{name}",
@@ -240,18 +244,18 @@ def _cosines(data: ReportData) -> Iterator[Figure]:
         )  # fmt: skip
 
 
-def over_evaluations(data: ReportData, read: Read, y_label: str, alt: str) -> str:
+def over_evaluations(data: ReportData, read: ReadEvaluation, y_label: str, alt: str) -> str:
     """A line a method: means over seeds of the k-th evaluations."""
     found = []
     for mark, (name, runs) in enumerate(data.methods.items()):
         several = list(zip(*(run.evaluations for run in runs), strict=False))
-        means = [Mean.of(map(read, records)) for records in several]
-        x = [statistics.fmean(record["gradients"] for record in records) for records in several]
+        means = [Mean.of(_finite(read(one)) for one in records) for records in several]
+        x = [statistics.fmean(one.gradients for one in records) for records in several]
         found.append(Series(name, mark, x, [m.mean for m in means], [m.error for m in means]))
     return line_chart(found, BUDGET, y_label, alt)
 
 
-def over_steps(data: ReportData, read: Read, y_label: str, alt: str) -> str:
+def over_steps(data: ReportData, read: ReadStep, y_label: str, alt: str) -> str:
     """A line a method: means over stretches of training, then over seeds."""
     ends = [run.steps[-1]["gradients"] for run in data.runs if run.steps]
     fewest = min((len(run.steps) for run in data.runs if run.steps), default=0)
@@ -266,29 +270,25 @@ def over_steps(data: ReportData, read: Read, y_label: str, alt: str) -> str:
     return line_chart(found, BUDGET, y_label, alt)
 
 
-def _curve(run: FinishedRun, read: Read, width: float, count: int) -> list[float]:
+def _curve(run: FinishedRun, read: ReadStep, width: float, count: int) -> list[float]:
     bins: list[list[float]] = [[] for _ in range(count)]
     for record in run.steps:
-        value = read(record)
+        value = _finite(read(record))
         if math.isfinite(value):
             bins[min(math.ceil(record["gradients"] / width - 1e-9) - 1, count - 1)].append(value)
     return [statistics.fmean(own) if own else math.nan for own in bins]
 
 
-def _value(*path: str) -> Read:
-    """What stands at a place in a record; NaN where there is no such place."""
-
-    def read(record: dict[str, Any]) -> float:
-        found: Any = record
-        for key in path:
-            found = found.get(key) if isinstance(found, dict) else None
-        return _finite(found)
-
-    return read
+def _key(key: str, record: Mapping[str, Any]) -> float | None:
+    return record.get(key)
 
 
-def _summed(confusions: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> list[list[int]]:
-    same = [one["counts"] for one in confusions if list(one["labels"]) == list(labels)]
+def _score(task: str, metric: str, record: EvaluationRecord) -> float | None:
+    return record.scores.get(task, {}).get(metric)
+
+
+def _summed(confusions: Sequence[Confusion], labels: Sequence[str]) -> list[list[int]]:
+    same = [one.counts for one in confusions if list(one.labels) == list(labels)]
     return [[sum(cells) for cells in zip(*rows, strict=True)] for rows in zip(*same, strict=True)]
 
 

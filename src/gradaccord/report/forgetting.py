@@ -7,12 +7,12 @@ import re
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 from gradaccord.compare.statistics import Mean
 from gradaccord.report.data import ReportData
 from gradaccord.report.figures import Figure, over_evaluations
 from gradaccord.report.tables import Table, mean_cell, named
+from gradaccord.runs.results import EvaluationRecord
 
 SEEN, UNSEEN = "seen", "unseen"  # in training
 
@@ -24,7 +24,7 @@ def forgetting_table(data: ReportData) -> Table | None:
         return None
     rows = []
     for name, runs in data.methods.items():
-        last = [(run.evaluations[-1].get("masked_lm") or {}) if run.evaluations else {} for run in runs]
+        last = [(run.evaluations[-1].masked_lm or {}) if run.evaluations else {} for run in runs]
         means = [Mean.of(losses.get(text, math.nan) for losses in last) for text in texts]
         rows.append([named(name), *(mean_cell(mean, 3) for mean in means)])
     headings = [f"{text} ({mark})" if mark else text for text, mark in texts.items()]
@@ -62,14 +62,11 @@ def probed_texts(data: ReportData) -> dict[str, str]:
     By its name: that of a task, trained on or not, or with one of these words in it; else "".
     """
     names = dict.fromkeys(
-        text
-        for run in data.runs
-        for record in run.evaluations
-        for text in record.get("masked_lm") or {}
+        text for run in data.runs for record in run.evaluations for text in record.masked_lm or {}
     )
-    first = data.runs[0]
-    untrained = set(first.results["metrics"]) - set(first.trained)
-    return {name: _mark(name, set(first.trained), untrained) for name in names}
+    first = data.runs[0].results
+    trained = set(first.trained)
+    return {name: _mark(name, trained, set(first.metrics) - trained) for name in names}
 
 
 def _mark(name: str, trained: set[str], untrained: set[str]) -> str:
@@ -89,7 +86,7 @@ def _groups(marks: Mapping[str, str]) -> Iterator[tuple[str, list[str]]]:
             yield text, [text]
 
 
-def _mean_loss(texts: Sequence[str], record: Mapping[str, Any]) -> float:
-    losses = record.get("masked_lm") or {}
+def _mean_loss(texts: Sequence[str], record: EvaluationRecord) -> float:
+    losses = record.masked_lm or {}
     known = [v for v in map(losses.get, texts) if v is not None and math.isfinite(v)]
     return statistics.fmean(known) if known else math.nan

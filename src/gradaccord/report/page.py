@@ -7,14 +7,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from gradaccord.compare.specs import Spec
 from gradaccord.report import figures, tables
-from gradaccord.report.data import FinishedRun, ReportData, read_report_data
+from gradaccord.report.data import ReportData, read_report_data
 from gradaccord.report.extra_sections import read_extras
 from gradaccord.report.forgetting import forgetting_figures, forgetting_table
 from gradaccord.report.html import Section, fill
 from gradaccord.report.sweep_page import is_sweep, render_sweep
 from gradaccord.report.tables import Cell, Table
 from gradaccord.runs.files import ABOUT, read_json, write_atomic
+from gradaccord.runs.results import Results
 
 
 def write_report(folder: Path, out: Path | None = None) -> Path:
@@ -74,15 +76,15 @@ def _sections(data: ReportData) -> Iterator[Section]:
 
 def _kind(data: ReportData) -> str:
     if data.comparison is None:
-        return f"a run of {_method(data.runs[0])}"
+        return f"a run of {_method(data.runs[0].results)}"
     count = len(data.methods)
     return f"{count} method{'s' if count > 1 else ''} compared"
 
 
 def _about(data: ReportData) -> str:
     """When, on what."""
-    finished = max(str(run.results["finished"]) for run in data.runs).replace("T", " ")
-    tasks = ", ".join(data.runs[0].trained)
+    finished = max(run.results.finished for run in data.runs).replace("T", " ")
+    tasks = ", ".join(data.runs[0].results.trained)
     count = len(data.runs)
     if count == 1:
         return f"One run on {tasks}, finished {finished}."
@@ -102,26 +104,24 @@ def _findings(data: ReportData) -> list[str]:
         if missing:
             found.append(f"{missing} run{'s are' if missing > 1 else ' is'} missing from the means.")
         return found
-    run = data.runs[0]
-    metrics = run.results["metrics"]
+    results = data.runs[0].results
     scores = ", ".join(
-        f"{task} {value:.2f} % ({metrics[task]})" for task, value in run.main(data.split).items()
+        f"{task} {value:.2f} % ({results.metrics[task]})"
+        for task, value in results.main_scores(data.split).items()
     )
-    cost = run.results["cost"]
+    cost = results.cost
     found = [
-        f"On {data.split}, {_method(run)} reaches {scores}.",
-        f"That took {cost['seconds']:.0f} s, {cost['steps']:,} steps and {cost['gradients']:,.0f} "
-        f"batch gradients; the best weights are those of step {run.results['best_step']}.",
+        f"On {data.split}, {_method(results)} reaches {scores}.",
+        f"That took {cost.seconds:.0f} s, {cost.steps:,} steps and {cost.gradients:,.0f} "
+        f"batch gradients; the best weights are those of step {results.best_step}.",
         "One run says nothing about chance: gradaccord compare repeats it over seeds.",
     ]
     return found if scores else found[1:]
 
 
-def _method(run: FinishedRun) -> str:
-    options = {k: v for k, v in run.results["method"].items() if k != "name"}
-    shown = ",".join(f"{key}={value}" for key, value in options.items())
-    name = f"{run.results['method']['name']}:{shown}" if shown else str(run.results["method"]["name"])
-    return "+".join([name, *map(str, run.results["regularize"])])
+def _method(results: Results) -> str:
+    spec = Spec(results.method_name, tuple(results.method_options.items()), tuple(results.regularize))
+    return str(spec)
 
 
 def _leader(data: ReportData) -> str:
@@ -146,8 +146,8 @@ def _data(data: ReportData) -> list[str]:
     """What is odd about the data, each fact once."""
     found = []
     for run in data.runs:
-        found += [str(overlap) for overlap in run.results.get("overlaps", ())]
-        for task, splits in run.results.get("notes", {}).items():
+        found += run.results.overlaps
+        for task, splits in run.results.notes.items():
             for split, notes in splits.items():
                 shown = ", ".join(f"{what}: {count:,}" for what, count in notes.items())
                 found.append(f"{task}, {split}: {shown}.")
@@ -170,7 +170,7 @@ def _again(data: ReportData) -> list[Table]:
                 commands.append(
                     [
                         tables.named(name),
-                        Cell(str(run.seed), float(run.seed)),
+                        Cell(str(run.results.seed), float(run.results.seed)),
                         Cell(shlex.join(map(str, about["command"]))),
                         tables.named(str(about.get("started", "")).replace("T", " ")),
                     ]
@@ -201,7 +201,7 @@ def _environment(about: dict[str, Any]) -> Iterator[tuple[str, str]]:
 def _configurations(data: ReportData) -> dict[str, str]:
     """Of each method's first run."""
     return {
-        f"Configuration of {name}, seed {runs[0].seed}": runs[0].config
+        f"Configuration of {name}, seed {runs[0].results.seed}": runs[0].config
         for name, runs in data.methods.items()
         if runs[0].config
     }

@@ -17,7 +17,6 @@ from gradaccord.compare.sweep import (
     FAILURE,
     STORAGE,
     read_study,
-    score,
     trial_folder,
     write_best,
 )
@@ -26,7 +25,8 @@ from gradaccord.report.figures import Figure
 from gradaccord.report.html import Section, fill
 from gradaccord.report.svg import number
 from gradaccord.report.tables import NONE, Cell, Table, mean_cell, named
-from gradaccord.runs.files import ABOUT, RESULTS, read_json
+from gradaccord.runs.files import ABOUT, read_json
+from gradaccord.runs.results import Results
 
 SCORE = "dev average, %"
 
@@ -243,8 +243,8 @@ def _state(sweep: Sweep, trial: Any) -> str:
 
 def _scores(sweep: Sweep, trial: Any) -> list[float]:
     """Of a trial's runs."""
-    places = trial_folder(sweep.folder, trial).glob(f"seed-*/{RESULTS}")
-    return [score(read_json(place)) for place in sorted(places)]
+    places = sorted(trial_folder(sweep.folder, trial).glob("seed-*"))
+    return [Results.read(place).average("dev") for place in places if Results.exists(place)]
 
 
 def _with(sweep: Sweep, key: str) -> list[Any]:

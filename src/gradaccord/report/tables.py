@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,7 +90,7 @@ def per_task(data: ReportData) -> Table | None:
     comparison = data.comparison
     if comparison is None:
         return None
-    trained, metrics = data.runs[0].trained, comparison.metrics
+    trained, metrics = data.runs[0].results.trained, comparison.metrics
     tasks = comparison.tasks
     rows = [
         [
@@ -115,9 +115,8 @@ def differences(data: ReportData) -> Table | None:
     if comparison is None or len(data.methods) < 2:
         return None
     split, tasks = comparison.split, comparison.tasks
-    trained = data.runs[0].trained
     scores = {
-        name: scores_by_seed({run.seed: run.results for run in runs}, split, trained)
+        name: scores_by_seed({run.results.seed: run.results for run in runs}, split)
         for name, runs in data.methods.items()
     }
     baseline = comparison.baseline.method
@@ -166,40 +165,38 @@ def scores(data: ReportData) -> Table | None:
     """All metrics of a single run."""
     if data.comparison is not None:
         return None
-    run = data.runs[0]
-    splits = [split for split in ("dev", "test") if run.results[split]]
+    results = data.runs[0].results
+    splits = [split for split in ("dev", "test") if results.scores(split)]
     rows = []
-    for task, main in run.results["metrics"].items():
-        names = dict.fromkeys(n for split in splits for n in run.results[split].get(task, {}))
+    for task, main in results.metrics.items():
+        known = [results.scores(split).get(task, {}) for split in splits]
+        names = dict.fromkeys(name for own in known for name in own)
         for metric in sorted(names, key=lambda name: name != main):
-            cells = [
-                _number(run.results[split].get(task, {}).get(metric), "{:.2f}") for split in splits
-            ]
-            unseen = "" if task in run.trained else " (never trained on)"
             rows.append(
-                [named(task + unseen), Cell(metric + (" (main)" if metric == main else "")), *cells]
+                [
+                    named(task + ("" if task in results.trained else " (never trained on)")),
+                    Cell(metric + (" (main)" if metric == main else "")),
+                    *(_number(own.get(metric), "{:.2f}") for own in known),
+                ]
             )
     if not rows or not splits:
         return None
-    caption = f"In percent, at the best weights on dev (step {run.results['best_step']})."
+    caption = f"In percent, at the best weights on dev (step {results.best_step})."
     return Table("scores", "Scores", ["task", "metric", *splits], rows, caption)
 
 
 def costs(data: ReportData) -> Table:
     """Absolute costs, mean over seeds."""
+    forms = {
+        "seconds": "{:.1f}", "cpu_seconds": "{:.1f}", "steps": "{:,.0f}", "gradients": "{:,.0f}",
+        "memory_mb": "{:,.0f}",
+    }  # fmt: skip
     rows = []
     for name, runs in data.methods.items():
-        cost = [run.results["cost"] for run in runs]
-        rows.append(
-            [
-                named(name),
-                _over(cost, "seconds", "{:.1f}"),
-                _over(cost, "cpu_seconds", "{:.1f}"),
-                _over(cost, "steps", "{:,.0f}"),
-                _over(cost, "gradients", "{:,.0f}"),
-                _over(cost, "memory_mb", "{:,.0f}"),
-            ]
-        )
+        spent = {key: [getattr(run.results.cost, key) for run in runs] for key in forms}
+        known = {key: [value for value in own if value is not None] for key, own in spent.items()}
+        means = {key: statistics.fmean(own) if own else None for key, own in known.items()}
+        rows.append([named(name), *(_number(means[key], form) for key, form in forms.items())])
     over = "Mean over seeds. " if len(data.runs) > 1 else ""
     return Table(
         "costs",
@@ -214,23 +211,23 @@ def costs(data: ReportData) -> Table:
 def worst(runs: Sequence[tuple[str, FinishedRun]]) -> list[Table]:
     """The worst examples, a table a task; of the first of these methods and runs that has any."""
     found = []
-    tasks = dict.fromkeys(task for _, run in runs for task in run.results.get("errors", {}))
+    tasks = dict.fromkeys(task for _, run in runs for task in run.results.errors)
     for task in tasks:
-        analyses = ((name, run, run.results.get("errors", {}).get(task) or {}) for name, run in runs)
-        wrong = next(((n, run, errors) for n, run, errors in analyses if errors.get("worst")), None)
+        analyses = ((name, run, run.results.errors.get(task)) for name, run in runs)
+        wrong = next(((n, run, errors) for n, run, errors in analyses if errors and errors.worst), None)
         if wrong is None:
             continue
         name, run, errors = wrong
-        by = any(one.get("by") is not None for one in errors["worst"])
+        by = any(one.by is not None for one in errors.worst)
         rows = [
             [
-                Cell(str(one["text"])),
-                Cell(_label_text(one["gold"])),
-                Cell(_label_text(one["predicted"])),
-                *([_number(one.get("by"), "{:.3g}")] if by else []),
-                Cell(str(one["id"])),
+                Cell(one.text),
+                Cell(_label_text(one.gold)),
+                Cell(_label_text(one.predicted)),
+                *([_number(one.by, "{:.3g}")] if by else []),
+                Cell(one.id),
             ]
-            for one in errors["worst"]
+            for one in errors.worst
         ]
         found.append(
             Table(
@@ -238,8 +235,8 @@ def worst(runs: Sequence[tuple[str, FinishedRun]]) -> list[Table]:
                 f"{task}: examples that {name} gets wrong",
                 ["text", "truth", "prediction", *(["off by"] if by else []), "id"],
                 rows,
-                f"{errors['wrong']:,} of {errors['examples']:,} examples of {errors['split']} are "
-                f"wrong; seed {run.seed}; "
+                f"{errors.wrong:,} of {errors.examples:,} examples of {errors.split} are wrong; "
+                f"seed {run.results.seed}; "
                 + ("the furthest off first." if by else "the first of them."),
                 one_of_many=len(tasks) > MANY,
             )
@@ -278,11 +275,6 @@ def _number(value: float | None, form: str) -> Cell:
     if value is None or not math.isfinite(value):
         return Cell(NONE)
     return Cell(form.format(value), float(value))
-
-
-def _over(costs: Sequence[Mapping[str, Any]], key: str, form: str) -> Cell:
-    known = [cost[key] for cost in costs if cost.get(key) is not None]
-    return _number(statistics.fmean(known) if known else None, form)
 
 
 def _seeds(own: Standing) -> Cell:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from gradaccord.compare.comparison import Comparison
 from gradaccord.compare.processes import Progress, Run, jobs_that_fit, run_all
@@ -17,7 +16,7 @@ from gradaccord.compare.summary import summarise
 from gradaccord.compare.tables import write_tables
 from gradaccord.pretrain.characters import STEPS, pretrained_characters
 from gradaccord.pretrain.characters import Progress as Pretraining
-from gradaccord.runs.results import main_scores
+from gradaccord.runs.results import Results
 from gradaccord.showcase.demo.settings import BASELINE, FASTER, RECIPE, Settings
 from gradaccord.train.config import Config
 from gradaccord.train.config_file import read_config
@@ -37,11 +36,11 @@ class Names:
     def unseen_scores(self, method: str) -> dict[int, float]:
         """Seed -> mean accuracy on the languages that were never trained on."""
         unseen = [task for task in self.comparison.tasks if task not in self.trained]
-        scores = {
-            seed: main_scores(results, self.comparison.split)
-            for seed, results in self._results(method).items()
-        }
-        return {seed: statistics.fmean(own[task] for task in unseen) for seed, own in scores.items()}
+        found = {}
+        for seed, results in self._results(method).items():
+            scores = results.main_scores(self.comparison.split)
+            found[seed] = statistics.fmean(scores[task] for task in unseen)
+        return found
 
     def unseen_vs_baseline(self, method: str) -> Difference:
         """To the baseline, on the languages that were never trained on."""
@@ -51,15 +50,14 @@ class Names:
     def forgotten(self, method: str, trained: bool) -> dict[int, float]:
         """Seed -> rise of the masked-character loss by the end, mean over texts trained on or not."""
         texts = [text for text in self.before if (text in self.trained) == trained]
-        return {
-            seed: statistics.fmean(
-                results["evaluations"][-1]["masked_lm"][text] - self.before[text] for text in texts
-            )
-            for seed, results in self._results(method).items()
-            if texts
-        }
+        found = {}
+        for seed, results in self._results(method).items():
+            losses = results.evaluations[-1].masked_lm or {}
+            if texts:
+                found[seed] = statistics.fmean(losses[text] - self.before[text] for text in texts)
+        return found
 
-    def _results(self, method: str) -> dict[int, Mapping[str, Any]]:
+    def _results(self, method: str) -> dict[int, Results]:
         """Of a method's finished runs, by seed."""
         own = [run for run in self.runs if str(run.spec) == method]
         return {run.seed: run.results for run in own if run.results is not None}
