@@ -10,8 +10,11 @@ import pytest
 pytest.importorskip("jinja2")
 pytest.importorskip("transformers")
 
+from compare_toy import file, shared, swept
 from report_support import HOSTILE, Page
 from small_models import save_checkpoint
+
+__all__ = ["file", "shared", "swept"]
 
 GOOD, BAD = ("good", "great", "fine", "superb"), ("bad", "awful", "dull", "poor")
 THINGS = ("the film", "a story", "this plot", "an ending", HOSTILE)

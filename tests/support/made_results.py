@@ -1,6 +1,14 @@
-"""Results of a run with chosen figures, without a run."""
+"""Results, runs and comparisons with chosen figures, without training."""
 
+from pathlib import Path
+
+from gradaccord.compare.processes import Run
+from gradaccord.compare.specs import Spec
+from gradaccord.compare.summary import summarise
 from gradaccord.runs.results import Results
+from gradaccord.train.config_file import check_config
+
+CONFIG = check_config({"tasks": {"a": "sst"}})
 
 
 def made_results(
@@ -36,3 +44,15 @@ def made_results(
             },
         }
     )  # fmt: skip
+
+
+def made_run(name, seed, score, failure=None):
+    """A run of a comparison with a score on its one task, or one that failed."""
+    results = None if failure is not None else made_results({"a": score}, seed=seed)
+    return Run(Spec.parse(name), seed, Path(), CONFIG, results, failure)
+
+
+def compared(scores):
+    """The comparison of name -> score of each seed, in percent."""
+    runs = [made_run(name, seed, s) for name, own in scores.items() for seed, s in enumerate(own)]
+    return summarise(runs)
