@@ -69,13 +69,13 @@ def demo(
         from gradaccord.runs.files import ABOUT, write_json
         from gradaccord.showcase.demo.findings import CAUTION, findings
         from gradaccord.showcase.demo.glyphs import few_shot
-        from gradaccord.showcase.demo.names import compare_names, pretrain, recipe, wanted
+        from gradaccord.showcase.demo.names import compare_names, demo_methods, pretrain, recipe
         from gradaccord.showcase.demo.page import write_page
         from gradaccord.showcase.demo.plane import landscape
 
         folder = out if out is not None else Path("runs") / ("demo-fast" if fast else "demo")
         settings = Settings(folder, seeds, gradients, methods, fast)
-        specs, (_, budget) = wanted(settings), recipe(settings)
+        specs, budget = demo_methods(settings), recipe(settings).train.gradients or 0
         folder.mkdir(parents=True, exist_ok=True)
         write_json(folder / ABOUT, about(["gradaccord", *sys.argv[1:]]))
         try:
@@ -95,8 +95,8 @@ def demo(
             say("3 of 3: a minute of learning characters from one picture each.", "bold")
             with few_shot_progress(console, "MAML on glyphs") as show_episodes:
                 glyphs = few_shot(settings, show_episodes)
-            said = [*findings(plane, names, glyphs), *([CAUTION] if fast else [])]
-            page = write_page(folder, plane, names, glyphs, said)
+            found = [*findings(plane, names, glyphs), *([CAUTION] if fast else [])]
+            page = write_page(folder, plane, names, glyphs, found)
         except KeyboardInterrupt:
             say("Interrupted; finished parts are kept. The same command continues.")
             raise typer.Exit(INTERRUPTED) from None
@@ -105,6 +105,6 @@ def demo(
         if run.failure is not None:
             say(f"Missing: {run.spec}, seed {run.seed}, {run.failure}.")
     say("What was found:", "bold")
-    for sentence in said:
+    for sentence in found:
         say(sentence)
     say(f"The report: {page}", "bold")

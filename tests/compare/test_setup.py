@@ -1,4 +1,4 @@
-"""Every method of a comparison is built on the real model before the first run starts."""
+"""Before the first run: every method is built on the real model, and mistakes are reported."""
 
 import re
 
@@ -6,7 +6,7 @@ import pytest
 from train_toy import said
 
 from gradaccord.cli.list import methods as listed
-from gradaccord.compare.build_methods import check_builds
+from gradaccord.compare.setup import check_builds
 from gradaccord.compare.specs import Spec, with_controls
 from gradaccord.methods.registry import METHODS
 from gradaccord.train.setup import load_problem
@@ -50,14 +50,14 @@ def test_the_options_that_list_methods_prints_can_be_typed(base, problem, name):
     options = rows()[name][1]
     spec = Spec.parse(f"{name}:{options.replace(', ', ',')}" if options else name)
     assert options
-    check_builds(base, with_controls([spec], Spec.parse("sum")), 8, problem)
+    check_builds(base, [spec], 8, problem)
 
 
 @pytest.mark.parametrize("method", [*METHODS, "stl", "sum+smart", "pcgrad+swep", "dotprod+recadam"])
 def test_every_method_and_its_controls_can_be_built_and_leave_the_model_as_it_is(base, problem, method):
     before = {name: value.clone() for name, value in problem.model.state_dict().items()}
     spec = Spec.parse("torchjd:weighting=UPGrad" if method == "torchjd" else method)
-    check_builds(base, with_controls([spec], Spec.parse("sum")), 8, problem)
+    check_builds(base, [*spec.controls(), spec], 8, problem)
     after = problem.model.state_dict()
     assert all(value.equal(after[name]) for name, value in before.items())
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in problem.model.modules())
@@ -84,7 +84,7 @@ WRONG = [
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_wrong_option_is_told_with_its_method_before_any_run(base, problem, wrong):
     with pytest.raises(ValueError) as error:  # some are told even before the model is loaded
-        check_builds(base, [Spec.parse("sum"), Spec.parse(wrong)], 8, problem)
+        check_builds(base, [Spec.parse(wrong)], 8, problem)
     name, option = re.match(r"(\w+):(\w+)=", wrong).groups()
     assert name in str(error.value) or "weighting" in str(error.value)
     assert option in str(error.value)
@@ -110,3 +110,18 @@ def test_a_sampler_that_does_not_suit_a_method_is_told_before_any_run(written, t
         in wrong
     )
     assert not list(out.glob("*/seed-*"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--methods", "pcgard"], "The method 'pcgard' is unknown: did you mean 'pcgrad'?"),
+        (["--methods", "dotprod:wieght=1"], "has no option 'wieght': did you mean 'weight'?"),
+        (["--methods", "sum+smrt"], "adds 'smrt': what can be added is smart, swep, recadam"),
+        (["--methods", ","], "`--methods` is empty"),
+        (["--seeds", "0"], "Invalid value for '--seeds'"),
+    ],
+)
+def test_a_mistake_is_one_sentence_before_any_work(file, tmp_path, capsys, arguments, sentence):
+    assert sentence in said(capsys, "compare", file, "--out", tmp_path / "none", *arguments)
+    assert not (tmp_path / "none").exists()
