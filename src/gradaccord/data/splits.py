@@ -16,7 +16,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
-from gradaccord.data.dataset import Dataset
+from gradaccord.data.dataset import ORDER, Dataset
 from gradaccord.data.examples import (
     Candidate,
     Choices,
@@ -30,8 +30,6 @@ from gradaccord.data.examples import (
     WordPair,
 )
 from gradaccord.data.images.labelled import Images, Picture
-
-ORDER = ("train", "dev", "test")
 
 
 def cut(dataset: Dataset, shares: float | Mapping[str, float], *, seed: int = 0) -> Dataset:

@@ -9,7 +9,7 @@ from typing import Any
 
 from gradaccord.data.files.columns import FIELDS, TARGETS, Reader, has, no_column
 from gradaccord.data.files.layouts import Wanted
-from gradaccord.data.files.rows import FORMATS, rows_of
+from gradaccord.data.files.tables import FORMATS, rows_of
 from gradaccord.data.files.text_files import File, at
 from gradaccord.data.images.labelled import Picture
 from gradaccord.models.saving import saved_tasks

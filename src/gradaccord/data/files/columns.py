@@ -21,11 +21,11 @@ from gradaccord.data.examples import (
     Text,
     WordPair,
 )
+from gradaccord.data.files.conll import MENDED, impossible
 from gradaccord.data.files.labels import Classes, value
 from gradaccord.data.files.layouts import Wanted
+from gradaccord.data.files.squad import check_answer
 from gradaccord.data.files.text_files import File, at
-from gradaccord.data.text.conll import MENDED, impossible
-from gradaccord.data.text.squad import check_answer
 
 Columns = Mapping[str, str | Sequence[str]]
 

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gradaccord.data.dataset import Dataset
+from gradaccord.data.dataset import ORDER, SPLITS, Dataset
 from gradaccord.data.files.columns import Columns, Reader
-from gradaccord.data.files.layouts import ORDER, SPLITS, Iob, Wanted, with_own_ids
+from gradaccord.data.files.layouts import Iob, Wanted, with_own_ids
 from gradaccord.data.files.own_files import examples, options_of, with_labels
-from gradaccord.data.files.rows import Row
+from gradaccord.data.files.tables import Row
 from gradaccord.data.files.text_files import File
 
 # A kind by the columns that a set of it usually has; the first whose all are there.
