@@ -12,6 +12,7 @@ import pytest
 
 from gradaccord import data
 from gradaccord.data.examples import (
+    EXAMPLES,
     Candidate,
     Choices,
     Cloze,
@@ -24,7 +25,6 @@ from gradaccord.data.examples import (
     WordPair,
 )
 from gradaccord.data.files import hub
-from gradaccord.data.files.columns import FIELDS
 
 ROWS = [
     {"review": "so, so", "stars": "bad", "key": "a"},
@@ -166,8 +166,8 @@ def test_every_kind_from_json_lines(tmp_path, kind):
 def test_every_kind_of_task_but_images_can_be_read():
     from gradaccord.tasks import KINDS
 
-    assert {*KINDS} - {*FIELDS} == {"image"}
-    assert {*FIELDS} - {*KIND_ROWS} == {"classification", "regression"}
+    assert {*KINDS} - {*EXAMPLES} == {"image"}
+    assert {*EXAMPLES} - {*KIND_ROWS} == {"classification", "regression"}
 
 
 def test_answers_in_other_shapes(tmp_path):

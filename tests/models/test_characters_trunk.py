@@ -16,7 +16,7 @@ from gradaccord.models.trunks.loading import load_trunk
 from gradaccord.pretrain import characters as pretraining
 from gradaccord.pretrain.characters import pretrained_characters, training_names
 from gradaccord.tasks import saved
-from gradaccord.tasks.evaluate import evaluate, predict
+from gradaccord.tasks.evaluation import evaluate, predict
 from gradaccord.tasks.kinds.classification import Classification
 from gradaccord.tasks.kinds.masked_lm import MaskedLM
 

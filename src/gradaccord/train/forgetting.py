@@ -9,7 +9,6 @@ import torch
 from torch import nn
 
 from gradaccord import data
-from gradaccord.data.leakage import text_of
 from gradaccord.models.trunks.characters import CharacterTrunk
 from gradaccord.probe.masked_lm import MaskedLM, with_encoder
 from gradaccord.train.config import Config
@@ -96,7 +95,7 @@ def _lines(name: str, source: str, folder: Path | None) -> list[str]:
     else:
         dataset = data.load(source, folder=folder)
         split = "test" if "test" in dataset.splits else next(iter(dataset.splits))
-        found = [text_of(example) for example in dataset.splits[split]]
+        found = [example.leak_key for example in dataset.splits[split]]
     if not found:
         raise ValueError(f"`probe.masked_lm.{name}` ({source}) holds no text.")
     return found[:LINES]

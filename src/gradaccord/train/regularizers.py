@@ -14,18 +14,6 @@ from gradaccord.tasks.task import Task
 
 REGULARIZERS = ("smart", "swep")
 
-# How SMART compares the outputs of each kind of task; kinds without an entry are left plain.
-_KINDS = {
-    "classification": "classification",
-    "multiple_choice": "classification",
-    "multi_answer": "classification",
-    "word_in_context": "classification",
-    "coreference": "classification",
-    "image": "classification",
-    "regression": "regression",
-    "tagging": "tokens",
-    "question_answering": "span",
-}
 _COSTS = {"smart": 2.7, "swep": 2.1}
 
 
@@ -63,7 +51,7 @@ class Regularizers:
     ) -> Callable[[], Any]:
         """The callable that `backward` is given."""
         plain = partial(task.loss, batch=batch)
-        if not self.terms or task.kind not in _KINDS:
+        if not self.terms or task.divergence is None:
             return partial(_plain, forward, plain)
         (term,) = self.terms
         if self.names[0] == "swep":
@@ -73,7 +61,7 @@ class Regularizers:
         regularised = term.loss(
             forward,
             plain,
-            kind=_KINDS[task.kind],
+            kind=task.divergence,
             task=name,
             mask=batch.get("attention_mask"),
             counted=None if counted is None else counted >= 0,

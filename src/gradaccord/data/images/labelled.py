@@ -17,6 +17,19 @@ class Picture(NamedTuple):
     image: torch.Tensor
     label: int | None
 
+    # What else every example has (`gradaccord.data.examples`); pictures have no text.
+    id = leak_key = shown = ""  # type: ignore[misc]
+
+    @property
+    def cut_key(self) -> bytes:
+        """The same picture twice stays in one split."""
+        return self.image.numpy().tobytes()
+
+    @property
+    def labelled(self) -> bool:
+        """Whether its class is known."""
+        return self.label is not None
+
 
 @dataclass(frozen=True, eq=False)
 class Images(Sequence[Picture]):
