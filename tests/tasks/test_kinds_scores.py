@@ -21,7 +21,7 @@ from gradaccord.tasks import (
     predict,
 )
 from gradaccord.tasks.kinds.multiple_choice import QUESTIONS
-from gradaccord.tasks.kinds.spans import span_mean
+from gradaccord.tasks.kinds.span_pair import span_mean
 from gradaccord.tasks.overall import overall
 
 

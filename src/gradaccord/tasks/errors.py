@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from gradaccord.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -19,7 +17,6 @@ if TYPE_CHECKING:
 
 BINS = 20
 TEXT = 300  # characters of a text that are kept
-_BY_SCORE = ("question_answering", "cloze", "summarization")  # right to some degree
 
 
 @dataclass(frozen=True)
@@ -94,29 +91,26 @@ def analyse(
     rows: what `evaluate` read of every row; with them the worst examples of a task with classes are
         those with the highest loss, the ones that the model was surest of.
     """
-    from gradaccord.data.leakage import text_of
-
     if len(examples) != len(predictions):
         raise ValueError(
             f"There are {len(predictions)} predictions for {len(examples)} examples: give one each."
         )
     known = rows if rows is not None and len(rows) == len(examples) else [None] * len(examples)
     compared = [
-        (example, task.gold(example), predicted, row)
+        (example, _plain(task.gold(example)), _plain(predicted), row)
         for example, predicted, row in zip(examples, predictions, known, strict=True)
     ]
     compared = [one for one in compared if one[1] is not None]
-    numbers = task.kind == "regression"
     wrong = [
         Wrong(
-            id=str(getattr(example, "id", "")),
-            text=_cut(_asked(example, text_of(example))),
-            gold=_plain(gold),
-            predicted=_plain(predicted),
-            by=_by(task, example, gold, predicted, row),
+            id=str(example.id),
+            text=_cut(example.shown),
+            gold=gold,
+            predicted=predicted,
+            by=task.error(example, gold, predicted, row),
         )
         for example, gold, predicted, row in compared
-        if not _right(task, example, gold, predicted)
+        if not task.is_right(example, gold, predicted)
     ]
     wrong.sort(key=lambda one: -(one.by or 0.0))  # stable: in order where nothing is known
     pairs = [(gold, predicted) for _, gold, predicted, _ in compared]
@@ -125,47 +119,20 @@ def analyse(
         wrong=len(wrong),
         worst=tuple(wrong[:worst]),
         confusion=_confusion(task, pairs),
-        histogram=_histogram([float(p) - float(g) for g, p in pairs]) if numbers else None,
+        histogram=_histogram([task.signed_error(gold, predicted) for gold, predicted in pairs]),
     )
 
 
-def _right(task: Task[Any], example: Any, gold: Any, predicted: Any) -> bool:
-    if task.kind in _BY_SCORE:
-        return task.score([example], [predicted])[task.metric] >= 100 - 1e-9
-    return bool(_plain(gold) == _plain(predicted))
-
-
-def _by(task: Task[Any], example: Any, gold: Any, predicted: Any, row: Any) -> float | None:
-    if task.kind == "regression":
-        return abs(float(predicted) - float(gold))
-    if task.kind in _BY_SCORE:
-        return 100 - task.score([example], [predicted])[task.metric]
-    label = getattr(example, "label", None)
-    if isinstance(row, torch.Tensor) and row.ndim == 1 and len(row) > 1 and isinstance(label, int):
-        return float(-row.double().log_softmax(-1)[label])
-    return None
-
-
 def _confusion(task: Task[Any], pairs: Sequence[tuple[Any, Any]]) -> Confusion | None:
-    labels = tuple(getattr(task, "labels", ()) or ())
-    if task.kind == "tagging":
-        counted = Counter(
-            (_type(g), _type(p)) for gold, tags in pairs for g, p in zip(gold, tags, strict=True)
-        )
-        labels = ("O", *labels)
-    elif all(isinstance(gold, str) for gold, _ in pairs) and labels:
-        counted = Counter(pairs)
-    elif pairs and all(isinstance(gold, bool) for gold, _ in pairs):
-        labels = ("false", "true")
-        counted = Counter((labels[gold], labels[bool(predicted)]) for gold, predicted in pairs)
-    else:
+    labels = task.class_names
+    if not labels:
         return None
-    counts = tuple(tuple(counted[gold, predicted] for predicted in labels) for gold in labels)
-    return Confusion(labels, counts)
+    counted = Counter(pair for gold, predicted in pairs for pair in task.class_pairs(gold, predicted))
+    return Confusion(labels, tuple(tuple(counted[gold, p] for p in labels) for gold in labels))
 
 
-def _histogram(errors: Sequence[float]) -> Histogram | None:
-    known = [error for error in errors if math.isfinite(error)]
+def _histogram(errors: Sequence[float | None]) -> Histogram | None:
+    known = [error for error in errors if error is not None and math.isfinite(error)]
     if not known:
         return None
     reach = max(abs(error) for error in known) or 1.0
@@ -174,15 +141,6 @@ def _histogram(errors: Sequence[float]) -> Histogram | None:
     for error in known:
         counts[min(int((error + reach) / width), BINS - 1)] += 1
     return Histogram(tuple(-reach + i * width for i in range(BINS + 1)), tuple(counts))
-
-
-def _asked(example: Any, text: str) -> str:
-    question = getattr(example, "question", None) or getattr(example, "query", None)
-    return f"{question} | {text}" if question else text.replace("\n", " | ")
-
-
-def _type(tag: str) -> str:
-    return tag.partition("-")[2] or "O"
 
 
 def _plain(value: Any) -> Any:

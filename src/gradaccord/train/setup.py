@@ -19,7 +19,7 @@ from gradaccord.models.tokens import Tokens
 from gradaccord.models.trunks.loading import load_trunk
 from gradaccord.tasks.prepare import Prepared, prepare
 from gradaccord.tasks.pseudo import PseudoTasks, pseudo_tasks
-from gradaccord.tasks.registry import task_for
+from gradaccord.tasks.registry import KINDS, task_for
 from gradaccord.tasks.task import Task
 from gradaccord.tasks.task_errors import of_task
 from gradaccord.tasks.transfer import task_by_head
@@ -56,7 +56,7 @@ def load_problem(config: Config, folder: Path | None = None) -> Problem:
         with of_task(name):
             datasets[name] = load_dataset(name, task, folder)
     options = dict(config.model.options)
-    if any(dataset.kind == "summarization" for dataset in datasets.values()):
+    if any(KINDS[dataset.kind].generates for dataset in datasets.values()):
         options.setdefault("decoder", True)
     trunk, tokens = load_trunk(config.model.name, **options)
     trained = tuple(name for name, task in config.tasks.items() if not task.evaluate_only)

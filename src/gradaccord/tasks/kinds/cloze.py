@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import nn
@@ -15,6 +15,7 @@ from gradaccord.models.tokens import Tokens
 from gradaccord.models.trunks.trunk import Trunk
 from gradaccord.tasks.kinds.class_logits import ClassLogits
 from gradaccord.tasks.kinds.sequences import Layers, sequence_head
+from gradaccord.tasks.task import StartingFile
 from gradaccord.tasks.tokenising import tokenised
 
 
@@ -30,8 +31,18 @@ class EntityCloze(ClassLogits[Cloze]):
     max_length: int = 512
     dropout: float | None = None
 
-    kind: ClassVar[str] = "cloze"
-    metric: ClassVar[str] = "f1"
+    kind = "cloze"
+    metric = "f1"
+    divergence = None
+    graded = True
+    starting_file = StartingFile(
+        "jsonl", ("# each line: passage, query (with @placeholder), entities, answers",)
+    )
+    sample_question = {
+        "passage": "Ann lives in Paris.",
+        "query": "@placeholder is a city.",
+        "entities": ["Ann", "Paris"],
+    }
 
     def encode(self, examples: Sequence[Cloze], tokens: Tokens) -> Encoded:
         for example in examples:
@@ -79,9 +90,7 @@ class EntityCloze(ClassLogits[Cloze]):
         return example.answers[0] if example.answers else None
 
     def score(self, examples: Sequence[Cloze], predictions: Sequence[Any]) -> dict[str, float]:
-        from gradaccord.tasks.predictions import labelled
-
-        _, predicted = labelled(self, examples, predictions)
+        _, predicted = self.labelled(examples, predictions)
         return best_matches(predicted, [e.answers for e in examples if e.answers])
 
 

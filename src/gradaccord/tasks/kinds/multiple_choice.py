@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import nn
@@ -16,6 +16,7 @@ from gradaccord.models.tokens import Tokens
 from gradaccord.models.trunks.trunk import Trunk
 from gradaccord.tasks.kinds.class_logits import ClassLogits
 from gradaccord.tasks.kinds.sequences import Layers, layer_sizes
+from gradaccord.tasks.task import StartingFile
 from gradaccord.tasks.tokenising import tokenised
 
 # What stands between premise and choice: COPA's own questions, and the words for "because" and
@@ -55,8 +56,17 @@ class MultipleChoice(ClassLogits[Choices]):
     max_length: int = 128
     dropout: float | None = None
 
-    kind: ClassVar[str] = "multiple_choice"
-    metric: ClassVar[str] = "accuracy"
+    kind = "multiple_choice"
+    metric = "accuracy"
+    starting_file = StartingFile(
+        "csv",
+        ('columns: {premise: premise, question: question, choices: "choice1,choice2", label: label}',),
+    )
+    sample_question = {
+        "premise": "It rained.",
+        "question": "effect",
+        "choices": ["The street got wet.", "The street dried."],
+    }
 
     def __post_init__(self) -> None:
         if self.language not in QUESTIONS and not (self.cause and self.effect):
@@ -117,9 +127,7 @@ class MultipleChoice(ClassLogits[Choices]):
     def score(self, examples: Sequence[Choices], predictions: Sequence[Any]) -> dict[str, float]:
         from sklearn.metrics import accuracy_score
 
-        from gradaccord.tasks.predictions import labelled
-
-        gold, predicted = labelled(self, examples, predictions)
+        gold, predicted = self.labelled(examples, predictions)
         for prediction in predicted:
             if isinstance(prediction, bool) or not isinstance(prediction, int):
                 raise ValueError(f"A prediction is {prediction!r}: it must be the number of a choice.")

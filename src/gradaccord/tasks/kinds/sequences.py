@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import torch
 
@@ -12,10 +12,24 @@ from gradaccord.data.examples import Text
 from gradaccord.models.heads.layers import SequenceHead
 from gradaccord.models.tokens import Tokens
 from gradaccord.models.trunks.trunk import Trunk
+from gradaccord.tasks.task import Task
 from gradaccord.tasks.tokenising import tokenised
 
 Pair = Literal["cross", "separate"]
 Layers = Literal["linear", "hidden"] | tuple[int, ...]
+
+
+class SentenceOrPair(Task[Text]):
+    """Base class of the kinds that read a sentence or, with the option `pair`, two."""
+
+    pair: Pair | None
+
+    def question_fields(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        return ("first", "second") if self.pair else ("first",), ("id",)
+
+    def sample_code(self, trunk: Mapping[str, Any]) -> tuple[str, list[str]]:
+        pair = {"first": "some text", "second": "some other text"}
+        return repr(pair if self.pair else self.sample_question), []
 
 
 def layer_sizes(head: Layers, hidden: int, *, pair: bool) -> tuple[int, ...]:
