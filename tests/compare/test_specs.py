@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
-from gradaccord.compare.specs import Spec, split_methods, with_controls
+from gradaccord.compare.specs import Spec, parse_methods, with_controls
 from gradaccord.compare.statistics import Difference, Mean, holm
 from gradaccord.compare.sweep import Range, sweep
 from gradaccord.methods.registry import METHODS
@@ -77,6 +77,8 @@ def test_mistakes_are_answered(text, said):
         ("sequential_reptile:inner_steps=50", "sequential_reptile:inner_steps=50,outer_lr=1"),
         ("reptile", "reptile:outer_lr=1"),
         ("fomaml", "sequential"),
+        ("sam", "sequential"),
+        ("sam:batches=2,radius=0.1,every=4", "paired_sum:every=4"),
         ("sum+smart", "sum"),
         ("pcgrad+recadam", "pcgrad"),
     ],
@@ -179,11 +181,12 @@ def test_every_run_has_the_same_budget():
 
 
 def test_methods_are_split_at_commas_or_semicolons():
-    assert split_methods("pcgrad, gradvac") == ["pcgrad", "gradvac"]
-    assert split_methods("dotprod:weight=1,every=4;sum") == ["dotprod:weight=1,every=4", "sum"]
-    assert split_methods("dotprod:weight=1,every=4") == ["dotprod:weight=1,every=4"]
+    assert parse_methods("pcgrad, gradvac") == [Spec("pcgrad"), Spec("gradvac")]
+    dotprod = Spec("dotprod", (("weight", 1), ("every", 4)))
+    assert parse_methods("dotprod:weight=1,every=4;sum") == [dotprod, Spec("sum")]
+    assert parse_methods("dotprod:weight=1,every=4") == [dotprod]
     with pytest.raises(ValueError, match="is empty"):
-        split_methods(" , ")
+        parse_methods(" , ")
 
 
 def test_p_values_are_those_of_scipy():
@@ -191,14 +194,14 @@ def test_p_values_are_those_of_scipy():
     ours, theirs = generator.normal(1, 1, 6), generator.normal(0, 1, 6)
     difference = Difference.between(dict(enumerate(ours)), dict(enumerate(theirs)))
     assert difference.p == pytest.approx(ttest_rel(ours, theirs).pvalue, rel=1e-10)
-    assert difference.mean.value == pytest.approx((ours - theirs).mean())
-    assert difference.mean.error == pytest.approx((ours - theirs).std(ddof=1) / math.sqrt(6))
+    assert difference.mean == pytest.approx((ours - theirs).mean())
+    assert difference.error == pytest.approx((ours - theirs).std(ddof=1) / math.sqrt(6))
 
 
 def test_only_seeds_that_both_have_count():
     difference = Difference.between({0: 1.0, 1: 3.0, 2: 5.0}, {1: 1.0, 2: 2.0, 7: 9.0})
-    assert difference.mean.count == 2
-    assert difference.mean.value == 2.5
+    assert difference.count == 2
+    assert difference.mean == 2.5
 
 
 def test_one_seed_has_no_error_and_no_p():

@@ -7,13 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from made_results import made_results
 from rich.console import Console
 from scipy.stats import ttest_rel
 
-from gradaccord.compare import tables
-from gradaccord.compare.runs import Run
+from gradaccord.compare.comparison import Comparison
+from gradaccord.compare.processes import Run
 from gradaccord.compare.specs import Spec
 from gradaccord.compare.summary import summarise
+from gradaccord.compare.tables import terminal, write_tables
 from gradaccord.train.config_file import check_config
 
 CONFIG = check_config({"tasks": {"a": "sst"}})
@@ -21,15 +23,8 @@ CONFIG = check_config({"tasks": {"a": "sst"}})
 
 def run(name, seed, score, failure=None):
     """A run with a score on its task, or one that failed."""
-    results = {
-        "trained": ["a"],
-        "metrics": {"a": "accuracy"},
-        "dev": {"a": {"accuracy": score}},
-        "test": {},
-        "last": {"train_loss": {"a": 0.5}},
-        "cost": {"seconds": 2.0, "gradients": 10.0, "memory_mb": 100.0},
-    }
-    return Run(Spec.parse(name), seed, Path(), CONFIG, None if failure else results, failure)
+    results = None if failure is not None else made_results({"a": score}, seed=seed)
+    return Run(Spec.parse(name), seed, Path(), CONFIG, results, failure)
 
 
 def compared(scores):
@@ -40,11 +35,11 @@ def compared(scores):
 def written(summary, folder):
     """Everything that is printed or written, as one text each."""
     console = Console(width=200, record=True, file=io.StringIO())
-    for table in tables.terminal(summary, 200):
+    for table in terminal(summary, 200):
         console.print(table)
-    tables.write(summary, folder)
+    write_tables(summary, folder)
     texts = {e: (folder / f"comparison.{e}").read_text() for e in ("md", "csv", "json")}
-    return {**texts, "terminal": console.export_text(), "findings": " ".join(tables.findings(summary))}
+    return {**texts, "terminal": console.export_text(), "findings": " ".join(summary.findings)}
 
 
 def test_two_seeds_with_equal_differences_print_no_p_value(tmp_path):
@@ -68,23 +63,20 @@ def test_p_values_are_corrected_once_for_every_test_of_the_table(tmp_path):
     scores = {name: 70 + i + generator.normal(size=5) for i, name in enumerate(names)}
     summary = compared({name: list(own) for name, own in scores.items()})
     tests = [("pcgrad", "sum"), ("paired_sum", "sum"), ("dotprod", "sum"), ("dotprod", "paired_sum")]
-    assert summary.tests == len(tests)
+    assert summary.tests_with_p == len(tests)
     raw = {pair: ttest_rel(scores[pair[0]], scores[pair[1]]).pvalue for pair in tests}
     order = sorted(tests, key=raw.__getitem__)
     expected = {}
     for place, pair in enumerate(order):
         expected[pair] = min(max(raw[p] * (4 - i) for i, p in enumerate(order[: place + 1])), 1)
-    rows = {row.name: row for row in summary.rows}
+    rows = {row.method: row for row in summary.methods}
     for (ours, theirs), value in expected.items():
-        shown = rows[ours].to_baseline if theirs == "sum" else rows[ours].to_control
+        shown = rows[ours].vs_baseline if theirs == "sum" else rows[ours].vs_control
         assert shown.p == pytest.approx(raw[ours, theirs], rel=1e-9)
-        assert shown.holm == pytest.approx(value, rel=1e-9)
-    assert rows["pcgrad"].to_control == rows["pcgrad"].to_baseline
-    methods = {entry["method"]: entry for entry in tables.to_json(summary)["methods"]}
-    assert methods["dotprod"]["vs_control"]["p_holm"] == pytest.approx(
-        expected["dotprod", "paired_sum"]
-    )
+        assert shown.p_holm == pytest.approx(value, rel=1e-9)
+    assert rows["pcgrad"].vs_control == rows["pcgrad"].vs_baseline
     texts = written(summary, tmp_path)
+    assert Comparison.read(tmp_path) == summary
     assert f"{expected['pcgrad', 'sum']}"[:8] in texts["csv"]
     assert "Holm" in texts["terminal"]
     assert "(4)" in texts["md"]
@@ -99,10 +91,10 @@ def test_findings_go_by_the_corrected_values():
     scores = {"sum": list(base)}
     scores |= {f"gradvac:beta={i}": list(base + own) for i, own in enumerate(noise)}
     summary = compared(scores)
-    lucky = summary.rows[1].to_baseline
+    lucky = summary.methods[1].vs_baseline
     assert lucky.p < 0.01
-    assert lucky.holm > 0.05
-    assert "No method is clearly better" in tables.findings(summary)[0]
+    assert lucky.p_holm > 0.05
+    assert "No method is clearly better" in summary.findings[0]
 
 
 def test_a_cost_that_is_unknown_is_a_dash(tmp_path):
@@ -114,13 +106,13 @@ def test_a_cost_that_is_unknown_is_a_dash(tmp_path):
 
 
 def test_what_a_dead_run_said_ends_with_one_full_stop(tmp_path):
-    from gradaccord.compare.runs import OUTPUT, _collect
+    from gradaccord.compare.processes import OUTPUT, _collect
 
     dead = run("sum", 1, 0, "")
     dead.results, dead.failure, dead.folder = None, None, tmp_path
     (tmp_path / OUTPUT).write_text("gradaccord: The loss of task 'a' is not finite.\n")
     _collect(dead)
     summary = summarise([run("sum", 0, 70.0), dead])
-    assert any("is not finite." in sentence for sentence in tables.remarks(summary))
-    assert not any(".." in sentence for sentence in tables.remarks(summary))
-    assert math.isnan(summary.rows[0].to_baseline.p)
+    assert any("is not finite." in sentence for sentence in summary.remarks)
+    assert not any(".." in sentence for sentence in summary.remarks)
+    assert math.isnan(summary.methods[0].vs_baseline.p)

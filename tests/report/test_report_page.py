@@ -10,8 +10,8 @@ import pytest
 from report_support import HOSTILE, Page
 
 from gradaccord.cli.app import main
+from gradaccord.report.data import read_report_data
 from gradaccord.report.page import render, write_report
-from gradaccord.report.read_runs import read_material
 
 
 def results_of(folder, method, seed):
@@ -204,7 +204,7 @@ def test_findings_come_from_the_comparison(page, comparison):
 
 
 def test_the_same_runs_give_the_same_page(written, comparison):
-    assert render(read_material(comparison)) == written.read_text(encoding="utf-8")
+    assert render(read_report_data(comparison)) == written.read_text(encoding="utf-8")
 
 
 def test_forgetting_is_left_out_unless_measured(page):
@@ -213,7 +213,7 @@ def test_forgetting_is_left_out_unless_measured(page):
 
 
 def test_forgetting_tells_seen_texts_from_unseen_ones(forgotten):
-    page = Page.of(render(read_material(forgotten)))
+    page = Page.of(render(read_report_data(forgotten)))
     headings, *rows = page.table("forgetting")
     assert headings == ["method", "mood (seen)", "unseen news (unseen)", "wiki"]
     last = len(results_of(forgotten, "sum", 0)["evaluations"]) - 1
@@ -225,7 +225,7 @@ def test_forgetting_tells_seen_texts_from_unseen_ones(forgotten):
 
 
 def test_a_single_run_has_its_scores_and_no_comparison(comparison):
-    page = Page.of(render(read_material(comparison / "pcgrad" / "seed-0")))
+    page = Page.of(render(read_report_data(comparison / "pcgrad" / "seed-0")))
     assert page.headings[0] == "seed-0: a run of pcgrad"
     assert "leaderboard" not in page.tables
     assert not [name for name in page.figures if name.startswith("figure-cost")]
@@ -238,17 +238,17 @@ def test_a_single_run_has_its_scores_and_no_comparison(comparison):
 
 
 def test_single_task_runs_have_curves_but_no_cosines(comparison):
-    page = Page.of(render(read_material(comparison / "stl" / "seed-0")))
+    page = Page.of(render(read_report_data(comparison / "stl" / "seed-0")))
     assert {"figure-train-loss", "figure-dev-average", "figure-dev-share"} <= set(page.figures)
     assert not [name for name in page.figures if "cosine" in name or "step-" in name]
 
 
 def test_a_comparison_cut_short_is_reported_with_what_is_missing(copied):
-    whole = read_material(copied).comparison
+    whole = read_report_data(copied).comparison
     (copied / "comparison.json").unlink()
-    assert read_material(copied).comparison == whole  # as the command itself would have written it
+    assert read_report_data(copied).comparison == whole  # as the command itself would have written it
     (copied / "pcgrad" / "seed-1" / "results.json").unlink()
-    page = Page.of(render(read_material(copied)))
+    page = Page.of(render(read_report_data(copied)))
     assert "Missing or collapsed runs" in page.headings
     said = [e.text for e in page.all if e.tag in ("li", "p")]
     assert "pcgrad, seed 1: not finished." in said
@@ -259,7 +259,7 @@ def test_a_comparison_cut_short_is_reported_with_what_is_missing(copied):
 
 def test_a_run_whose_folder_is_gone_is_named(copied):
     (copied / "stl" / "seed-1" / "results.json").unlink()
-    page = Page.of(render(read_material(copied)))
+    page = Page.of(render(read_report_data(copied)))
     assert "The folder of stl, seed 1, is gone." in [e.text for e in page.all if e.tag == "li"]
 
 
@@ -267,7 +267,7 @@ def test_collapsed_runs_are_named(copied):
     content = json.loads((copied / "comparison.json").read_text())
     content["methods"][1]["collapsed"] = [0, 1]
     (copied / "comparison.json").write_text(json.dumps(content))
-    page = Page.of(render(read_material(copied)))
+    page = Page.of(render(read_report_data(copied)))
     said = [e.text for e in page.all if e.tag == "li"]
     assert "pcgrad learned less than half of what the baseline did on seeds 0, 1." in said
 
@@ -328,4 +328,4 @@ def test_out_must_be_a_file(comparison, tmp_path):
 def test_without_jinja2_the_remedy_is_named(comparison, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "jinja2", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'gradaccord\[report\]'"):
-        render(read_material(comparison))
+        render(read_report_data(comparison))

@@ -16,11 +16,10 @@ from gradaccord.core.report import StepReport
 from gradaccord.core.sharding import is_sharded
 from gradaccord.core.task_gradients import LossNotFiniteError
 from gradaccord.data.encoded import Batch
-from gradaccord.methods.trajectory.trajectory import at_outer_weights
 from gradaccord.runs.checkpoints import CHECKPOINTS, Checkpoints
 from gradaccord.runs.checkpoints import load as load_checkpoint
-from gradaccord.runs.files import Log
 from gradaccord.runs.interrupts import Interrupts
+from gradaccord.runs.log import Log
 from gradaccord.train.config import Config
 from gradaccord.train.evaluation import Judge
 from gradaccord.train.not_finite import TrainingError, not_finite, tasks_not_finite
@@ -205,12 +204,9 @@ class Fit:
 
     def _finish(self) -> None:
         """A trajectory that is not over yet counts, too; so does a batch that waits for a partner."""
-        finish = getattr(self.phase.method, "finish", None)
-        if finish is not None:
-            finish()
-            if getattr(self.phase.method, "waiting", None) is None and _has_gradients(self.trainable):
-                self.phase.optimizer.step()
-                self.phase.optimizer.zero_grad()
+        if self.phase.method.finish():
+            self.phase.optimizer.step()
+            self.phase.optimizer.zero_grad()
 
     def _due(self, every: int | float) -> bool:
         """Whether one of the points at which something is done lies in the last step."""
@@ -227,7 +223,7 @@ class Fit:
 
     def evaluate(self, log: Log) -> None:
         """Judge the model, inside a trajectory at its outer weights."""
-        with at_outer_weights(self.phase.method):
+        with self.phase.method.outer_weights():
             record = self.judge.evaluate(
                 self.step,
                 gradients=self.phase.gradients,
@@ -287,16 +283,12 @@ class Fit:
 
     def resume(self) -> bool:
         """Continue from the newest checkpoint that can be read; says which ones could not."""
-        for path, state in self.checkpoints.latest(self.accelerator.process_index):
-            if isinstance(state, dict):
-                if not state["model"]:  # sharded weights are kept whole, once
-                    first = load_checkpoint(path)
-                    state |= {key: first[key] for key in ("model", "optimizer")}
-                self.load_state_dict(state)
-                return True
-            self.say(f"The checkpoint {path.name} is left out: {state}")
-        return False
-
-
-def _has_gradients(model: nn.Module) -> bool:
-    return any(p.grad is not None for p in model.parameters())
+        found = self.checkpoints.newest(self.accelerator.process_index, self.say)
+        if found is None:
+            return False
+        path, state = found
+        if not state["model"]:  # sharded weights are kept whole, once
+            first = load_checkpoint(path)
+            state |= {key: first[key] for key in ("model", "optimizer")}
+        self.load_state_dict(state)
+        return True

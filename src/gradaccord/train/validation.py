@@ -11,8 +11,8 @@ import torch
 
 from gradaccord.methods.registry import SINGLE_TASK
 from gradaccord.runs.duration import duration
-from gradaccord.runs.files import Log
-from gradaccord.runs.memory import peak_memory
+from gradaccord.runs.log import Log
+from gradaccord.runs.usage import peak_memory
 from gradaccord.train.config import Config, Method
 from gradaccord.train.loop import Fit
 from gradaccord.train.run import describe, make_accelerator, seed_everything
@@ -65,7 +65,7 @@ def _memory(fit: Fit) -> Iterator[str]:
         for value in own.values()
         if isinstance(value, torch.Tensor)
     )
-    copies = fit.phase.entry.copies(len(fit.problem.trained))
+    copies = fit.phase.entry.copies_with(len(fit.problem.trained))
     shared = sum(p.numel() * p.element_size() for p in fit.trunk.parameters() if p.requires_grad)
     parts = {
         "weights": weights,

@@ -6,7 +6,7 @@ import pytest
 from train_toy import said
 
 from gradaccord.cli.list import methods as listed
-from gradaccord.compare.build_methods import check_builds
+from gradaccord.compare.setup import check_builds
 from gradaccord.compare.specs import Spec, with_controls
 from gradaccord.methods.registry import METHODS
 from gradaccord.train.setup import load_problem

@@ -1,4 +1,4 @@
-"""All runs of a comparison: side by side in processes of their own, reused where they are finished."""
+"""Run everything: side by side in processes, finished runs reused, interrupted ones resumed."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 from gradaccord.compare.specs import Spec
-from gradaccord.runs.files import CONFIG, LOG, RESULTS, RunFolderError, read_json
+from gradaccord.runs.files import CONFIG, LOG, RunFolderError
 from gradaccord.runs.interrupts import PARENT
+from gradaccord.runs.results import Results
 from gradaccord.train.config import Config
 from gradaccord.train.config_file import read_config, write_config
 
@@ -36,7 +36,7 @@ class Run:
     seed: int
     folder: Path
     config: Config
-    results: dict[str, Any] | None = None
+    results: Results | None = None
     failure: str | None = None
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
@@ -52,8 +52,8 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Standing:
-    """Where the comparison stands, for a screen."""
+class Progress:
+    """How far all runs are, for a screen."""
 
     runs: Sequence[Run]
     seconds_left: float
@@ -64,70 +64,51 @@ class Standing:
         return sum(run.share for run in self.runs) / len(self.runs)
 
 
-def plan(base: Config, specs: Sequence[Spec], seeds: int, gradients: int, folder: Path) -> list[Run]:
-    """Every method on every seed, seeds first: a comparison that is cut short is still one."""
-    return [
-        Run(spec, seed, folder / spec.folder / f"seed-{seed}", spec.config(base, seed, gradients))
-        for seed in range(seeds)
-        for spec in specs
-    ]
-
-
-def execute(
+def run_all(
     runs: Sequence[Run],
     *,
     data: Path | None,
     jobs: int,
-    show: Callable[[Standing], None] = lambda standing: None,
+    show: Callable[[Progress], None] = lambda progress: None,
 ) -> None:
     """Do what is not done yet, `jobs` processes at a time. A run that dies leaves the others going.
 
     On Ctrl-C and SIGTERM every process is asked to save itself, and waited for.
     """
-    with _ending_as_by_ctrl_c():
-        _execute(runs, data, jobs, show)
-
-
-def _execute(
-    runs: Sequence[Run], data: Path | None, jobs: int, show: Callable[[Standing], None]
-) -> None:
     for run in runs:
         _reuse(run)
     waiting = [run for run in runs if not run.done]
     active: list[Run] = []
     began = time.monotonic()
     share_before = sum(run.share for run in runs)
-    try:
-        while waiting or active:
-            while waiting and len(active) < jobs:
-                run = waiting.pop(0)
-                run.process = _start(run, data, jobs)
-                active.append(run)
-            time.sleep(POLL)
-            for run in [run for run in active if run.process and run.process.poll() is not None]:
-                active.remove(run)
-                _collect(run)
-            share = sum(run.share for run in runs)
-            pace = (time.monotonic() - began) / max(share - share_before, 1e-9)
-            left = pace * (len(runs) - share) if share > share_before else math.nan
-            show(Standing(runs, left))
-    except BaseException:
-        for run in active:
-            if run.process:
-                run.process.send_signal(signal.SIGINT)
-        for run in active:
-            if run.process:
-                run.process.wait()
-        raise
+    with _sigterm_as_ctrl_c():
+        try:
+            while waiting or active:
+                while waiting and len(active) < jobs:
+                    run = waiting.pop(0)
+                    run.process = _start(run, data, jobs)
+                    active.append(run)
+                time.sleep(POLL)
+                for run in [run for run in active if run.process and run.process.poll() is not None]:
+                    active.remove(run)
+                    _collect(run)
+                share = sum(run.share for run in runs)
+                pace = (time.monotonic() - began) / max(share - share_before, 1e-9)
+                left = pace * (len(runs) - share) if share > share_before else math.nan
+                show(Progress(runs, left))
+        except BaseException:
+            processes = [run.process for run in active if run.process]
+            for process in processes:
+                process.send_signal(signal.SIGINT)
+            for process in processes:
+                process.wait()
+            raise
+    show(Progress(runs, math.nan))
 
 
-def fitting_jobs(jobs: int | None, memory_mb: float) -> int:
+def jobs_that_fit(memory_mb: float) -> int:
     """How many runs fit side by side: one a core, and no more than the memory holds."""
-    if jobs is not None:
-        return jobs
-    cores = os.cpu_count() or 1
-    free = _free_memory_mb()
-    return max(1, min(cores, int(free / max(memory_mb, 1.0))))
+    return max(1, min(os.cpu_count() or 1, int(_free_memory_mb() / max(memory_mb, 1.0))))
 
 
 def threads_of_each(jobs: int) -> int:
@@ -138,7 +119,7 @@ def threads_of_each(jobs: int) -> int:
 
 
 @contextmanager
-def _ending_as_by_ctrl_c() -> Iterator[None]:
+def _sigterm_as_ctrl_c() -> Iterator[None]:
     """SIGTERM, by which schedulers end a process, raises KeyboardInterrupt, too."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -160,8 +141,8 @@ def _reuse(run: Run) -> None:
         raise RunFolderError(
             f"{run.folder} holds a run with other settings: choose another --out, or remove it."
         )
-    if (run.folder / RESULTS).exists():
-        run.results = read_json(run.folder / RESULTS)
+    if Results.exists(run.folder):
+        run.results = Results.read(run.folder)
 
 
 def _start(run: Run, data: Path | None, jobs: int) -> subprocess.Popen[bytes]:
@@ -189,13 +170,13 @@ def _start(run: Run, data: Path | None, jobs: int) -> subprocess.Popen[bytes]:
 
 def _collect(run: Run) -> None:
     code = run.process.returncode if run.process else 1
-    if (run.folder / RESULTS).exists():
-        run.results = read_json(run.folder / RESULTS)
+    if Results.exists(run.folder):
+        run.results = Results.read(run.folder)
         return
     lines = (run.folder / OUTPUT).read_text(encoding="utf-8", errors="replace").strip().splitlines()
     how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-    said = lines[-1].strip().rstrip(".") if lines else "it printed nothing"
-    run.failure = f"{how}: {said}"
+    last = lines[-1].strip().rstrip(".") if lines else "it printed nothing"
+    run.failure = f"{how}: {last}"
 
 
 def _share(log: Path) -> float:
