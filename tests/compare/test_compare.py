@@ -204,7 +204,7 @@ def test_ctrl_c_saves_every_run_and_the_same_command_goes_on(file, tmp_path, com
     until(lambda: list(run.glob("checkpoints/step-*0")) or compared.poll() is not None)
     compared.send_signal(kind)
     out, _ = compared.done(130)
-    assert "every run is saved. The same command goes on" in out
+    assert "every run is saved. The same command continues" in out
     step = int(sorted(run.glob("checkpoints/step-*"))[-1].name.removeprefix("step-"))
     assert 0 < step < 100
     assert not process_of(run)
