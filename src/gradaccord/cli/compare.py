@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from gradaccord.cli.errors import INTERRUPTED, needs, user_mistakes
 from gradaccord.cli.options import DataOption, FileArgument, OverridesArgument
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 @needs("train")
@@ -53,7 +49,9 @@ def compare(
 
     [bold]gradaccord compare trio.yaml --methods pcgrad,gradvac,stl --seeds 5[/bold]
     """
-    console, say = _console()
+    from rich.console import Console
+
+    console = Console()
     with user_mistakes(ValueError, OSError, ModuleNotFoundError), ExitStack() as stack:
         from gradaccord.cli.compare_screen import Screen
         from gradaccord.compare.processes import jobs_that_fit, run_all
@@ -67,6 +65,7 @@ def compare(
         from gradaccord.train.config_file import read_config
         from gradaccord.train.setup import load_problem
 
+        screen = Screen(console)
         base = read_config(file, overrides or [])
         specs = with_controls(parse_methods(methods), Spec.parse(baseline), controls)
         folder = out if out is not None else Path("runs") / f"{file.stem}-compare"
@@ -74,31 +73,22 @@ def compare(
         setup = set_up(base, specs, seeds, folder, load_problem(base, data))
         jobs = jobs or jobs_that_fit(setup.memory_mb)
         write_json(folder / ABOUT, about(["gradaccord", *sys.argv[1:]]))
-        say(
+        screen.say(
             f"{len(specs)} methods x {seeds} seeds, {setup.gradients:,} batch gradients each, "
-            f"{jobs} side by side: {', '.join(map(str, specs))}."
+            f"{jobs} at a time: {', '.join(map(str, specs))}."
         )
-        screen = Screen(console)
         began = time.monotonic()
         try:
             with screen.running():
                 run_all(setup.runs, data=data, jobs=jobs, show=screen.show)
         except KeyboardInterrupt:
-            say("Interrupted; every run is saved. The same command goes on.")
+            screen.say("Interrupted; every run is saved. The same command continues.")
             raise typer.Exit(INTERRUPTED) from None
         comparison = summarise(setup.runs)
         written = write_tables(comparison, folder)
     for table in terminal(comparison, console.width):
         console.print(table, "", sep="\n", markup=False)
     for sentence in (*comparison.remarks, *comparison.findings):
-        say(sentence)
-    say(f"Took {time.monotonic() - began:.0f} s. Written: {', '.join(map(str, written))}")
-    say(f"The whole picture: gradaccord report {folder}")
-
-
-def _console() -> tuple[Console, Callable[[str], None]]:
-    """The terminal, and what prints a sentence on it as it is."""
-    from rich.console import Console
-
-    console = Console()
-    return console, lambda text: console.print(text, highlight=False, soft_wrap=True)
+        screen.say(sentence)
+    screen.say(f"Took {time.monotonic() - began:.0f} s. Written: {', '.join(map(str, written))}")
+    screen.say(f"The whole picture: gradaccord report {folder}")

@@ -61,10 +61,9 @@ def demo(
 
         cldr.names("en")
         require_matplotlib()
+        from gradaccord.cli import fewshot_screen, landscape_screen
         from gradaccord.cli.compare_screen import Screen
         from gradaccord.cli.demo_screen import NOTES, methods_table, plan_of, pretraining_screen
-        from gradaccord.cli.fewshot_screen import progress as few_shot_progress
-        from gradaccord.cli.landscape_screen import progress as landscape_progress
         from gradaccord.runs.about import about
         from gradaccord.runs.files import ABOUT, write_json
         from gradaccord.showcase.demo.findings import CAUTION, findings
@@ -80,21 +79,21 @@ def demo(
         write_json(folder / ABOUT, about(["gradaccord", *sys.argv[1:]]))
         try:
             say("1 of 3: three optima on a plane. Who falls into one task's own?", "bold")
-            with landscape_progress(console) as show:
-                plane = landscape(settings, show)
+            with landscape_screen.progress(console) as show_landscape:
+                plane = landscape(settings, show_landscape)
             say(plane["findings"][0] + (" That is after a tenth of the steps." if fast else ""))
             say(f"2 of 3: names in twelve languages: {plan_of(len(specs), seeds, budget)}.", "bold")
-            screen = pretraining_screen(console)
-            with screen.running():
-                pretrain(settings, screen.show)
+            pretraining = pretraining_screen(console)
+            with pretraining.running():
+                pretrain(settings, pretraining.show)
             runs = Screen(console)
             with runs.running():
                 names = compare_names(settings, runs.show)
             console.print(methods_table(names))
             say(NOTES, "dim")
             say("3 of 3: a minute of learning characters from one picture each.", "bold")
-            with few_shot_progress(console, "MAML on glyphs") as show_episodes:
-                glyphs = few_shot(settings, show_episodes)
+            with fewshot_screen.progress(console, "MAML on glyphs") as show_few_shot:
+                glyphs = few_shot(settings, show_few_shot)
             found = [*findings(plane, names, glyphs), *([CAUTION] if fast else [])]
             page = write_page(folder, plane, names, glyphs, found)
         except KeyboardInterrupt:
