@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
 
 from gradaccord.data.images.class_folders import ImageClasses
-from gradaccord.meta.settings import Settings
+from gradaccord.meta.learners.dotprod import DotProd
+from gradaccord.meta.learners.learner import MetaLearner
+from gradaccord.meta.learners.maml import FOMAML, MAML
+from gradaccord.meta.learners.mamlpp import MAMLPlusPlus
+from gradaccord.meta.learners.meta_sgd import MetaSGD
+from gradaccord.meta.learners.reptile import Reptile
+from gradaccord.meta.settings import FewShotSettings
 from gradaccord.models.trunks.conv4 import Conv4
 
-if TYPE_CHECKING:
-    from gradaccord.meta.learners.learner import MetaLearner
 
-
-def build_network(settings: Settings, classes: ImageClasses) -> nn.Module:
+def build_network(settings: FewShotSettings, classes: ImageClasses) -> nn.Module:
     """Conv-4 in the layout asked for; "auto": stride 2 up to 32 pixels, else 48 filters, pooled."""
     channels, height, width = classes.images.shape[1:]
     if height != width:
@@ -41,42 +44,40 @@ def build_network(settings: Settings, classes: ImageClasses) -> nn.Module:
     )  # fmt: skip
 
 
-def build_learner(settings: Settings, model: nn.Module, seed: int = 0) -> MetaLearner:
+def build_learner(settings: FewShotSettings, model: nn.Module, seed: int = 0) -> MetaLearner:
     """The algorithm around a network. seed: of the mini-batches of Reptile and DotProd."""
-    from gradaccord import meta
-
     s = settings
     common: dict[str, Any] = {"inner_lr": s.inner_lr, "inner_steps": s.inner_steps}
     if s.algorithm == "fomaml":
-        return meta.FOMAML(model, **common)
+        return FOMAML(model, **common)
     batches: dict[str, Any] = {
         "inner_batch": s.inner_batch,
         "evaluation_batch": s.evaluation_batch,
         "seed": seed,
     }
     if s.algorithm == "reptile":
-        return meta.Reptile(model, **common, **batches)
+        return Reptile(model, **common, **batches)
     if s.algorithm.startswith("dotprod"):
         reading = s.algorithm.removeprefix("dotprod-")
-        return meta.DotProd(
+        return DotProd(
             model, reading=reading, weight=s.align, max_ratio=s.align_cap, **common, **batches
         )
     if s.algorithm == "maml++":
-        return meta.MAMLPlusPlus(
+        return MAMLPlusPlus(
             model, **common, share=s.share, epoch_length=s.epoch, multi_step_epochs=s.multi_step_epochs
         )
-    kind = meta.MetaSGD if s.algorithm == "meta-sgd" else meta.MAML
+    kind = MetaSGD if s.algorithm == "meta-sgd" else MAML
     return kind(model, **common, share=s.share)
 
 
-def build_optimizer(settings: Settings, learner: nn.Module) -> torch.optim.Optimizer:
+def build_optimizer(settings: FewShotSettings, learner: nn.Module) -> torch.optim.Optimizer:
     """Over weights and all that is learned beside them."""
     if settings.optimizer == "sgd":
         return torch.optim.SGD(learner.parameters(), lr=settings.outer_lr)
     return torch.optim.Adam(learner.parameters(), lr=settings.outer_lr)
 
 
-def rate_at(settings: Settings, progress: float) -> float:
+def rate_at(settings: FewShotSettings, progress: float) -> float:
     """The outer rate when this share of the run is over."""
     if settings.schedule == "linear":
         return settings.outer_lr * (1 - progress)
