@@ -5,27 +5,17 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from gradaccord.methods.registry import METHODS
+
 __version__ = "0.1.0"
 
-# The public names and where they live. They are imported when first used, so that the command line
-# starts fast and nothing heavier than torch is ever imported by `import gradaccord`.
+# The public names and where they live: the methods' are in their registry. They are imported when first
+# used, so that the command line starts fast and `import gradaccord` imports nothing heavier than torch.
 _HOMES = {
     "Method": "gradaccord.core.method",
     "StepReport": "gradaccord.core.report",
     "Engine": "gradaccord.core.engine",
-    "Sum": "gradaccord.methods.combine.plain",
-    "Mean": "gradaccord.methods.combine.plain",
-    "PCGrad": "gradaccord.methods.combine.pcgrad",
-    "GradVac": "gradaccord.methods.combine.gradvac",
-    "GradNorm": "gradaccord.methods.combine.gradnorm",
-    "TorchJD": "gradaccord.methods.combine.torchjd",
-    "DotProd": "gradaccord.methods.align.dotprod",
-    "PairedSum": "gradaccord.methods.align.paired_sum",
-    "SAM": "gradaccord.methods.align.sam",
-    "Reptile": "gradaccord.methods.trajectory.reptile",
-    "SequentialReptile": "gradaccord.methods.trajectory.sequential_reptile",
-    "FOMAML": "gradaccord.methods.trajectory.fomaml",
-    "MultiTaskReptile": "gradaccord.methods.trajectory.reptile",
+    **{entry.class_name: entry.module for entry in METHODS.values()},
     "RecAdam": "gradaccord.methods.regularize.recadam",
     "SMART": "gradaccord.methods.regularize.smart",
     "SWEP": "gradaccord.methods.regularize.swep",

@@ -78,6 +78,8 @@ def test_mistakes_are_answered(text, said):
         ("sequential_reptile:inner_steps=50", "sequential_reptile:inner_steps=50,outer_lr=1"),
         ("reptile", "reptile:outer_lr=1"),
         ("fomaml", "sequential"),
+        ("sam", "sequential"),
+        ("sam:batches=2,radius=0.1,every=4", "paired_sum:every=4"),
         ("sum+smart", "sum"),
         ("pcgrad+recadam", "pcgrad"),
     ],

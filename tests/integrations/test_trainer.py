@@ -448,7 +448,7 @@ def test_a_kind_per_task_for_smart(tmp_path):
 @pytest.mark.parametrize(
     ("options", "error", "match"),
     [
-        ({"method": "pcgard"}, ValueError, "`method` is 'pcgard': use one of Sum, Mean, PCGrad"),
+        ({"method": "pcgard"}, ValueError, "`method` is 'pcgard': did you mean 'pcgrad'"),
         ({"method": 3}, TypeError, "`method` is 3: give a name"),
         ({"train_dataset": {}}, ValueError, "`train_dataset` is an empty mapping"),
     ],

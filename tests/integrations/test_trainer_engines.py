@@ -82,8 +82,7 @@ def looped(name, model, optimizer, scheduler, engine):
         method.after_step()
         scheduler.step()
         optimizer.zero_grad()
-    if hasattr(method, "finish"):
-        method.finish()
+    method.finish()
 
 
 def needs(name, optimizer):

@@ -13,13 +13,12 @@ from torch.nn import functional as F
 from toy import Trunk, batch
 
 import gradaccord as ga
-from gradaccord.methods.trajectory.trajectory import at_outer_weights
 
 STEPS = 6
 LR = 0.5
 
 
-class Plain:
+class Plain(ga.Method):
     """The plain gradient of the sum by torch alone, for what is no method."""
 
     def __init__(self, model):
@@ -28,9 +27,6 @@ class Plain:
     def backward(self, losses):
         for loss in losses.values():
             loss().backward()
-
-    def after_step(self):
-        pass
 
 
 WALKS = METHODS | {
@@ -121,11 +117,10 @@ def walk(name, around=nullcontext, call=nullcontext, inside=nullcontext):
             if wrapper is not None:
                 wrapper.after_step()
             if hasattr(method, "inner_steps"):
-                with at_outer_weights(method):
+                with method.outer_weights():
                     say(seen)
                 say(seen)
-        if hasattr(method, "finish"):
-            method.finish()
+        method.finish()
     return torch.cat([t.detach().flatten() for t in [*model.parameters(), *said]])
 
 

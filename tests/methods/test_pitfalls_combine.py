@@ -331,7 +331,7 @@ def test_embedding_rows_are_stored_sparsely_and_change_nothing():
     method = gradaccord.PCGrad(small)
     plain = gradaccord.PCGrad([(n, p) for n, p in listed])
     assert method.parameters.embeddings == {0}
-    bank, _ = method.gatherer.gather(losses_of(small, rows=3000))
+    bank, _ = method.task_gradients.of(losses_of(small, rows=3000))
     assert all(isinstance(task[0], Rows) and len(task[0].index) <= 28 for task in bank.gradients)
     object.__setattr__(plain.parameters, "embeddings", frozenset())  # the dense way
     reports = method.backward(losses_of(small, rows=3000)), plain.backward(losses_of(large, rows=3000))

@@ -195,7 +195,7 @@ def test_shared_batch_run_again_per_task_is_the_same_forward():
     tokens, labels = batch(0)
     for model, call_again in ((kept, False), (again, True)):
         method = gradaccord.PCGrad(model)
-        method.gatherer.collector.call_again = call_again
+        method.task_gradients.call_again = call_again
         torch.manual_seed(3)
 
         def losses(model=model):

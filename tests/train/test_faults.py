@@ -174,7 +174,7 @@ def test_early_stopping_is_told(configured, run):
         train={"steps": 9, "lr": 1e-12, "evaluate_every": 1, "patience": 2, "save_every": 9}
     )
     results = run(config, say=told.append)
-    assert results["cost"]["steps"] == 3
+    assert results.cost.steps == 3
     assert told[-1] == (
         "Stopped early, after step 3: no score was better than that at step 1 for 2 evaluations."
     )

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from gradaccord.data.samplers import TaskBatches
-from gradaccord.methods.registry import METHODS, find_method
 from gradaccord.train.config import Train
 from gradaccord.train.optimizers import Schedule, make_optimizer
 from gradaccord.train.step_batches import Feeder, make_sampler
@@ -83,28 +82,6 @@ def test_grouped_batches_resume_exactly():
         next(one)
     other.load_state_dict(one.state_dict())
     assert [next(one) for _ in range(300)] == [next(other) for _ in range(300)]
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_every_method_names_its_options_and_refuses_others(name):
-    entry = find_method(name)
-    assert entry.known_options() is not None
-    needed = {"weighting": "UPGrad"} if name == "torchjd" else {}
-    with pytest.raises(ValueError, match="has no option 'wieght'"):
-        entry.check({**needed, "wieght": 1})
-
-
-def test_an_unknown_method_is_answered_with_the_nearest():
-    with pytest.raises(ValueError, match="did you mean 'pcgrad'"):
-        find_method("pcgrd")
-
-
-def test_costs_are_those_of_the_method_sheet():
-    dotprod = find_method("dotprod")
-    assert dotprod.spent({"mode": "difference"}) == pytest.approx(1.5)  # 3 per two batches
-    assert dotprod.spent({"mode": "difference", "every": 10}) == pytest.approx(1.1)
-    assert find_method("sam").spent({}) == 2
-    assert find_method("pcgrad").spent({}) == 1
 
 
 @pytest.mark.parametrize("kind", ["linear", "cosine", "constant"])

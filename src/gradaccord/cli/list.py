@@ -35,14 +35,15 @@ def listing(what: str, data: Path | None = None) -> None:
 
 def methods() -> Table:
     """Every method: what it does, its control, cost and options."""
+    from gradaccord.compare.specs import Spec
     from gradaccord.methods.registry import METHODS, SINGLE_TASK
 
     table = _table("method", "what it does, and how")
     for entry in METHODS.values():
-        control = _control(entry.name)
-        facts = [f"compare with {control}"] if control else ["a baseline"]
-        if entry.spent({}) != 1:
-            facts.append(f"{entry.spent({}):g} gradients a batch")
+        controls = " and ".join(map(str, Spec(entry.name).controls()))
+        facts = [f"compare with {controls}"] if controls else ["a baseline"]
+        if entry.cost_with({}) != 1:
+            facts.append(f"{entry.cost_with({}):g} gradients a batch")
         known = entry.known_options().items()
         options = ", ".join(f"{option}={_typed(value)}" for option, value in known if _plain(value))
         _row(table, entry.name, f"{entry.summary} ({'; '.join(facts)})", options)
@@ -76,12 +77,6 @@ def recipes() -> Table:
     for name, text in recipe_texts().items():
         table.add_row(name, text.splitlines()[0].lstrip("# "))
     return table
-
-
-def _control(name: str) -> str:
-    from gradaccord.compare.specs import Spec
-
-    return str(Spec(name).control() or "")
 
 
 def _plain(value: object) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -14,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gradaccord.cli.errors import duration
+from gradaccord.runs.results import Results
 from gradaccord.train.progress import Progress
 
 REFRESH = 0.25  # seconds between two pictures
@@ -83,14 +83,14 @@ def _numbers(progress: Progress) -> str:
     return " · ".join(parts)
 
 
-def results_table(results: dict[str, Any]) -> Table:
+def results_table(results: Results) -> Table:
     """Every task's scores on every split."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("task", "split", "scores (the best checkpoint; main metric first)"):
         table.add_column(heading)
     for split in ("dev", "test"):
-        for task, scores in results[split].items():
-            main = results["metrics"][task]
+        for task, scores in results.scores(split).items():
+            main = results.metrics[task]
             rest = [f"{k} {v:.2f}" for k, v in scores.items() if k != main]
             table.add_row(task, split, ", ".join([f"{main} {scores[main]:.2f}", *rest]))
     return table

@@ -8,11 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gradaccord.core.did_you_mean import canonical
-from gradaccord.methods.registry import SINGLE_TASK, canonical_method, check_method, find_method
+from gradaccord.methods.registry import canonical_method, check_method, controls_of
 from gradaccord.train.config import Config, Method, Optimizer
 from gradaccord.train.regularizers import REGULARIZERS
-
-HIGHER = 1.1  # learning rate of DotProd's second control
 
 
 @dataclass(frozen=True)
@@ -75,36 +73,25 @@ class Spec:
         return re.sub(r"[^\w.=+@-]", "_", str(self))
 
     def controls(self) -> tuple[Spec, ...]:
-        """All that a method must beat to be called better.
+        """All that a method must beat to be called better: it differs by the idea alone.
 
-        To `control` comes, for DotProd, the same at a slightly higher learning rate: its term also
-        lengthens the step, and a longer step alone may be what helps.
+        The control of what is added is the method without it; those of a method are the registry's.
         """
-        first = self.control()
-        if first is None:
-            return ()
-        if self.method == "dotprod" and not self.added:
-            return first, replace(first, rate=HIGHER * self.rate)
-        return (first,)
+        if self.added:
+            return (replace(self, added=(), is_control=True),)
+        return tuple(
+            Spec(
+                control.method,
+                tuple(control.options.items()),
+                rate=control.rate * self.rate,
+                is_control=True,
+            )
+            for control in controls_of(self.method, dict(self.options))
+        )
 
     def control(self) -> Spec | None:
-        """The run that differs by the idea alone: same steps, same feed, same additions."""
-        if self.added:
-            return replace(self, added=(), is_control=True)
-        if self.method == SINGLE_TASK:
-            return None
-        options = dict(self.options)
-        if self.method in ("sequential_reptile", "reptile"):
-            if options.get("outer_lr") == 1:
-                return None
-            options["outer_lr"] = 1
-            return Spec(self.method, tuple(options.items()), rate=self.rate, is_control=True)
-        control = find_method(self.method).control
-        if control is None:
-            return None
-        known = find_method(control).known_options()
-        kept = tuple((k, v) for k, v in self.options if k in known) if control != "sum" else ()
-        return Spec(control, kept, rate=self.rate, is_control=True)
+        """The first of them, which takes the same steps."""
+        return next(iter(self.controls()), None)
 
     def config(self, base: Config, seed: int, gradients: int) -> Config:
         """The configuration of one run, with the budget that all runs have."""

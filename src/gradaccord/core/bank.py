@@ -139,7 +139,9 @@ def put(parameters: Parameters, gradients: Sequence[torch.Tensor | None]) -> Non
         parameter.grad = gradient
 
 
-def compact(parameters: Parameters, gradients: Sequence[torch.Tensor | None]) -> list[Gradient | None]:
+def compact(
+    parameters: Parameters, gradients: Sequence[torch.Tensor | None], by_rows: bool = True
+) -> list[Gradient | None]:
     """The form in which the bank keeps gradients: local shards, embeddings by the rows touched."""
     stored: list[Gradient | None] = []
     for position, given in enumerate(gradients):
@@ -149,7 +151,7 @@ def compact(parameters: Parameters, gradients: Sequence[torch.Tensor | None]) ->
         gradient = local(given)
         if gradient.is_sparse:
             stored.append(rows_of_sparse(gradient))
-        elif position in parameters.embeddings:
+        elif by_rows and position in parameters.embeddings:
             stored.append(_rows_of_dense(gradient))
         else:
             stored.append(gradient)

@@ -19,16 +19,16 @@ def displaced(
     direction: Sequence[Gradient | None],
     step: float,
     buffers: Iterable[torch.Tensor] = (),
-    room: dict[int, torch.Tensor] | None = None,
+    scratch: dict[int, torch.Tensor] | None = None,
 ) -> Iterator[None]:
     """Run a block at theta + step * direction; afterwards the weights are theta, bit for bit.
 
     Restored from a copy (theta + d - d is not theta in floating point), also when the block
     raises. `buffers` (running statistics) are put back too. Costs one copy of what moves: of an
-    embedding, the rows in the direction. The copies stay in `room`, if given, for the next time:
+    embedding, the rows in the direction. The copies stay in `scratch`, if given, for the next time:
     fresh memory costs more than what is written to it.
     """
-    room = {} if room is None else room
+    scratch = {} if scratch is None else scratch
     kept: list[tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]] = []  # weights, rows, values
     try:
         with preserved(buffers):
@@ -39,9 +39,9 @@ def displaced(
                         kept.append((weights, d.index, weights.index_select(0, d.index)))
                         weights.index_add_(0, d.index, d.values.to(weights.dtype), alpha=step)
                     elif d is not None:
-                        held = room.get(i)
+                        held = scratch.get(i)
                         if held is None or held.shape != weights.shape or held.dtype != weights.dtype:
-                            held = room[i] = torch.empty_like(weights)
+                            held = scratch[i] = torch.empty_like(weights)
                         kept.append((weights, None, held.to(weights.device).copy_(weights)))
                         weights.add_(local(d).to(weights.dtype), alpha=step)
             weights_moved()

@@ -166,34 +166,36 @@ def join_shards(bank: Bank, shards: Shards) -> Bank:
     )
 
 
-def same_plan(plan: Mapping[str, int] | Exception, shards: Shards) -> list[str]:
+def same_tasks(micro_batches: Mapping[str, int] | Exception, shards: Shards) -> list[str]:
     """The tasks in the first process's order; raises unless every process will run the same ones, in
     as many micro-batches each (FSDP2).
 
     There, forward and backward passes are collective: a process that runs others waits for ever.
-    `plan` is the exception if this process has none, so that all of them raise.
+    `micro_batches` is the exception if this process has none, so that all of them raise.
     """
-    told: Any = [_told(plan) if isinstance(plan, Exception) else dict(plan)]
+    told: Any = [_told(micro_batches) if isinstance(micro_batches, Exception) else dict(micro_batches)]
     for group in shards.groups:  # hybrid sharding: first along one side of the mesh, then the other
         lists: list[list[Any]] = [[]] * group.size()
         dist.all_gather_object(lists, told, group=group)
         told = [item for items in lists for item in items]
-    if isinstance(plan, Exception):
-        raise plan
+    if isinstance(micro_batches, Exception):
+        raise micro_batches
     for rank, other in enumerate(told):
         if isinstance(other, str):
             raise RuntimeError(f"Process {rank} of {len(told)} failed: {other}")
-        if other != plan:
+        if other != micro_batches:
             raise ValueError(
-                f"Process {rank} brings the tasks {_listed(other)} and this one {_listed(plan)}: "
-                "under FSDP2 every process must bring the same tasks to a step, in equally many "
-                "micro-batches."
+                f"Process {rank} brings the tasks {_listed(other)} and this one "
+                f"{_listed(micro_batches)}: under FSDP2 every process must bring the same tasks to a "
+                "step, in equally many micro-batches."
             )
     return list(told[0])
 
 
-def _listed(plan: Mapping[str, int]) -> str:
-    return ", ".join(f"{task!r} ({n})" if n > 1 else repr(task) for task, n in sorted(plan.items()))
+def _listed(micro_batches: Mapping[str, int]) -> str:
+    return ", ".join(
+        f"{task!r} ({n})" if n > 1 else repr(task) for task, n in sorted(micro_batches.items())
+    )
 
 
 def _told(error: Exception) -> str:

@@ -22,7 +22,7 @@ def make_plan(trainer: Any, tasks: Mapping[str, Any]) -> tuple[Plan, dict[str, A
     seed = args.seed if args.data_seed is None else args.data_seed
     size = trainer._train_batch_size * args.world_size
     accumulation = args.gradient_accumulation_steps
-    paired = trainer.choice.paired
+    paired = trainer.method_factory.feed == "pair"
     for task, data in tasks.items():
         if not hasattr(data, "__len__") or not hasattr(data, "__getitem__"):
             raise TypeError(
@@ -33,7 +33,7 @@ def make_plan(trainer: Any, tasks: Mapping[str, Any]) -> tuple[Plan, dict[str, A
     counts = {task: len(stream) for task, stream in begin().items()}
     sizes = {task: len(data) for task, data in tasks.items()}
     steps_of = {task: math.ceil(n / accumulation) for task, n in counts.items()}
-    sampler = trainer.task_sampler or trainer.choice.sampler(sizes, steps_of, seed)
+    sampler = trainer.task_sampler or trainer.method_factory.sampler(sizes, steps_of, seed)
     if paired and not isinstance(sampler, TaskPairs):
         sampler = TaskPairs(sampler)
     for task in sampler.tasks:

@@ -19,12 +19,11 @@ from gradaccord.core.method import Method
 from gradaccord.core.report import StepReport
 from gradaccord.data.samplers import TaskSampler
 from gradaccord.integrations.loading import make_loader, make_plan
-from gradaccord.integrations.method_choice import Choice
+from gradaccord.integrations.method_factory import MethodFactory
 from gradaccord.integrations.resuming import NETWORK, ResumingMixin
 from gradaccord.integrations.state import network_of
 from gradaccord.integrations.step_sampler import Part
 from gradaccord.methods.regularize.smart import SMART
-from gradaccord.methods.trajectory.trajectory import Trajectory, at_outer_weights
 from gradaccord.runs.launcher import fewer_than_asked
 
 
@@ -65,7 +64,7 @@ class AlignedMixin(ResumingMixin):
         compute_metrics: Any = None,
         **options: Any,
     ) -> None:
-        self.choice = Choice(method, method_options)
+        self.method_factory = MethodFactory(method, method_options)
         self.task_sampler = sampler
         self.regularize = regularize
         self.regularize_kind = regularize_kind
@@ -189,13 +188,15 @@ class AlignedMixin(ResumingMixin):
                 "`fsdp` is on, under which the method's state is not saved and resumed: use DDP, or "
                 "`fully_shard` in a loop of your own."
             )
-        self.method = self.choice.build(self.model_wrapped, self.optimizer, self.accelerator)
+        self.method = self.method_factory.build(self.model_wrapped, self.optimizer, self.accelerator)
         self._load_method()
 
     def _finish(self) -> None:
-        """End a trajectory with the steps it has."""
-        if isinstance(self.method, Trajectory):
-            self.method.finish()
+        """End a trajectory with the steps it has; a batch that waited for its pair is stepped on."""
+        if self.method.finish():
+            optimizer: Any = self.optimizer
+            optimizer.step()
+            optimizer.zero_grad()
 
     def _detach_network(self) -> None:
         if NETWORK in self.model._modules:
@@ -320,7 +321,7 @@ class AlignedMixin(ResumingMixin):
         """As of every Trainer, at the outer weights of a trajectory method."""
         named = isinstance(eval_dataset, str)
         task = eval_dataset if named else self._task_in(metric_key_prefix)
-        with at_outer_weights(self.method), self._on(task):
+        with self._outer_weights(), self._on(task):
             found: dict[str, float] = super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)
         return found
 
@@ -328,7 +329,7 @@ class AlignedMixin(ResumingMixin):
         self, test_dataset: Any, ignore_keys: Any = None, metric_key_prefix: str = "test"
     ) -> Any:
         """As of every Trainer; the prefix "test_<task>" says which task it is."""
-        with at_outer_weights(self.method), self._on(self._task_in(metric_key_prefix)):
+        with self._outer_weights(), self._on(self._task_in(metric_key_prefix)):
             return super().predict(test_dataset, ignore_keys, metric_key_prefix)
 
     def prediction_step(self, model: nn.Module, inputs: Any, *args: Any, **options: Any) -> Any:

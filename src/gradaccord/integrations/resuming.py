@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from gradaccord.integrations import state
-from gradaccord.methods.trajectory.trajectory import at_outer_weights
 
 if TYPE_CHECKING:
     from transformers import Trainer as _Trainer
@@ -21,7 +20,7 @@ class ResumingMixin(_Trainer):
     """The part of `AlignedMixin` that saves, loads and resumes."""
 
     model: Any
-    method: Any = None  # built when training begins
+    method: Any = None  # a `Method`, built when training begins
     regularizer: Any = None
     _plan_of_run: dict[str, Any]  # what the position in the data depends on
     _resumed_from: str | None = None
@@ -35,8 +34,11 @@ class ResumingMixin(_Trainer):
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """As of every Trainer, at the outer weights of a trajectory method."""
-        with at_outer_weights(self.method), self._without_network():
+        with self._outer_weights(), self._without_network():
             super().save_model(output_dir, _internal_call)
+
+    def _outer_weights(self) -> AbstractContextManager[None]:
+        return nullcontext() if self.method is None else self.method.outer_weights()
 
     def _load_best_model(self) -> None:
         with self._without_network():

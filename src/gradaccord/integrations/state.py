@@ -8,8 +8,6 @@ from typing import Any
 
 import torch
 
-from gradaccord.methods.trajectory.trajectory import Trajectory
-
 NAME = "gradaccord.pt"
 
 
@@ -21,7 +19,7 @@ def save(folder: str | Path, method: Any, regularizer: Any, plan: dict[str, Any]
         "regularizer": _of_regularizer(regularizer),
         "inner": {},
     }
-    if isinstance(method, Trajectory) and state["method"]["phi"]:
+    if state["method"].get("phi"):
         # Phi is what the model's own file holds: the inner weights are kept in its place.
         state["inner"] = {n: method.parameters[n].detach().clone() for n in state["method"]["phi"]}
         state["method"]["phi"] = {}

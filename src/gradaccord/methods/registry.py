@@ -1,88 +1,142 @@
-"""The methods by name: how each is built, what it is fed, what it costs, and its fair control."""
+"""Every method by name: its class, what it is fed, what it costs, what it must be compared with.
+
+A new method is one line in `_ENTRIES`: command line, comparison, Trainer and public names read it.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, Literal
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-import gradaccord
 from gradaccord.core.did_you_mean import canonical, nearest
-from gradaccord.methods.combine.weightings import options_of
+
+if TYPE_CHECKING:
+    from gradaccord.core.method import Method
+
+Options: TypeAlias = Mapping[str, Any]
 
 # What one `backward` is given: a batch of each of the step's tasks; one batch; two batches at the
 # same weights; or one batch of a task that stays the same for a whole trajectory.
 Feed = Literal["all", "one", "pair", "blocks"]
 
+# The sampler that draws a step's tasks where none is chosen; in blocks the tasks take turns.
+DEFAULT_SAMPLER: dict[Feed, str] = {
+    "all": "round_robin",
+    "one": "proportional",
+    "pair": "proportional",
+    "blocks": "proportional",
+}
+
+
+@dataclass(frozen=True)
+class Control:
+    """The same steps without the method's idea: another method, or the same one with other options.
+
+    rate: by which the learning rate is multiplied.
+    carried: whether it takes over those of the method's options that it knows.
+    """
+
+    method: str
+    options: Options = field(default_factory=dict)
+    rate: float = 1.0
+    carried: bool = True
+
+
+SUM = (Control("sum", carried=False),)
+SEQUENTIAL = (Control("sequential"),)
+PAIRED_SUM = (Control("paired_sum"),)
+
 
 @dataclass(frozen=True)
 class Entry:
-    """One method.
+    """One method. `feed`, `cost` and `controls` are values, or functions of all its options.
 
+    home: module (inside `gradaccord.methods`) and class.
     cost: batch gradients that it spends on each batch it is given.
-    control: the method that takes the same steps without the idea, which it must be compared with.
+    controls: what it must beat to be called better.
+    copies: of gradients or weights, kept beside the gradient that is stepped on; None: a gradient of
+        each task but one.
+    tasks: makes the class's argument `tasks` from the names of the tasks.
+    without: options of its base class that it does not take.
+    more_options: options with defaults that depend on those given.
     """
 
     name: str
+    home: str
     summary: str
-    feed: Feed
-    cls: str  # of the public names
-    cost: float = 1.0
-    control: str | None = "sum"
-    fixed: Mapping[str, Any] = field(default_factory=dict)
-    needs_optimizer: bool = False
-    without: tuple[str, ...] = ()  # options of its base class that it does not take
-    kept: int = 0  # of gradients or weights, beside the gradient that is stepped on
+    feed: Feed | Callable[[Options], Feed] = "all"
+    cost: float | Callable[[Options], float] = 1.0
+    controls: tuple[Control, ...] | Callable[[Options], tuple[Control, ...]] = SUM
+    copies: int | None = None
+    tasks: Callable[[Sequence[str]], Any] | None = None
+    without: tuple[str, ...] = ()
+    more_options: Callable[[Options], dict[str, Any]] | None = None
 
-    def build(self, model: Any, optimizer: Any, *, tasks: Sequence[str], **options: Any) -> Any:
-        """The method itself, for a model as it is called in the losses."""
-        self.check({k: v for k, v in options.items() if k not in ("engine", "seed")})
-        made: Callable[..., Any] = getattr(gradaccord, self.cls)
-        settings = {**self.fixed, **options}
-        if self.needs_optimizer:
-            made = partial(made, optimizer=optimizer)
-            settings.pop("seed", None)
-        if self.cls == "TorchJD":
-            settings["tasks"] = tasks
-        if self.cls == "MultiTaskReptile":
-            settings["tasks"] = len(tasks)
-        return made(model, **settings)
+    @property
+    def module(self) -> str:
+        """Where the class is defined."""
+        return f"gradaccord.methods.{self.home.partition(':')[0]}"
 
-    def fed(self, options: Mapping[str, Any]) -> Feed:
+    @property
+    def class_name(self) -> str:
+        """The public name of the class."""
+        return self.home.partition(":")[2]
+
+    def load(self) -> Any:
+        """The class, imported now."""
+        return getattr(import_module(self.module), self.class_name)
+
+    @property
+    def takes_optimizer(self) -> bool:
+        """Whether it is built with the optimiser whose steps it counts."""
+        return takes_optimizer(self.load())
+
+    def feed_with(self, options: Options) -> Feed:
         """What one `backward` is given, with these options."""
-        return "pair" if self.cls == "SAM" and options.get("batches", 1) == 2 else self.feed
+        return self.feed(self._all_options(options)) if callable(self.feed) else self.feed
 
-    def spent(self, options: Mapping[str, Any]) -> float:
+    def cost_with(self, options: Options) -> float:
         """Batch gradients per batch, with these options."""
-        if self.cls != "DotProd":
-            return 2.0 if self.cls == "SAM" and options.get("batches", 1) == 1 else self.cost
-        settings = {**self.fixed, **options}
-        exact = settings.get("mode", "exact") == "exact"
-        passes = {"one-sided": (4.2, 3), "centred": (4, 4), "symmetric": (7, 5)}
-        extra = passes[settings.get("scheme", "one-sided")][0 if exact else 1] - 2
-        return 1 + extra / int(settings.get("every", 2))
+        return self.cost(self._all_options(options)) if callable(self.cost) else self.cost
 
-    def copies(self, tasks: int) -> int:
-        """Of gradients or weights, that it keeps beside the gradient that is stepped on."""
-        return max(tasks - 1, 0) if self.feed == "all" else self.kept
+    def controls_with(self, options: Options) -> Iterator[Control]:
+        """The controls of the method with these options, each with all options that it is given."""
+        controls = self.controls
+        for control in controls(self._all_options(options)) if callable(controls) else controls:
+            known = METHODS[control.method].known_options() if control.carried else ()
+            given = {k: v for k, v in options.items() if k in known} | dict(control.options)
+            if (control.method, given) != (self.name, dict(options)):  # nothing is its own control
+                yield Control(control.method, given, control.rate)
 
-    def known_options(self, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Every option with its default. given: those in use, as TorchJD's weighting has its own."""
-        cls = getattr(gradaccord, self.cls)
+    def copies_with(self, tasks: int) -> int:
+        """Copies of gradients or weights, with so many tasks."""
+        return max(tasks - 1, 0) if self.copies is None else self.copies
+
+    def block_with(self, options: Options) -> int:
+        """For how many steps a task keeps its turn."""
+        in_blocks = self.feed_with(options) == "blocks"
+        return int(self._all_options(options)["inner_steps"]) if in_blocks else 1
+
+    def known_options(self, given: Options | None = None) -> dict[str, Any]:
+        """Every option with its default. given: those in use, on which others may depend."""
         hidden = {"self", "model", "optimizer", "options", "engine", "seed", "tasks", "gradient"}
         found: dict[str, Any] = {}
-        for base in reversed(cls.__mro__):
+        for base in reversed(self.load().__mro__):
             if "__init__" in vars(base) and base is not object:
                 for option in inspect.signature(base.__init__).parameters.values():
                     if option.name not in hidden and option.kind is not option.VAR_KEYWORD:
                         found[option.name] = option.default
-        if self.cls == "TorchJD" and given is not None:
-            found |= _options_of_weighting(given)
-        return {k: self.fixed.get(k, v) for k, v in found.items() if k not in self.without}
+        if self.more_options is not None and given is not None:
+            found |= self.more_options(given)
+        return {k: v for k, v in found.items() if k not in self.without}
 
-    def check(self, options: Mapping[str, Any]) -> None:
+    def _all_options(self, given: Options) -> dict[str, Any]:
+        return self.known_options() | dict(given)
+
+    def check(self, options: Options) -> None:
         """Refuse an option that the method does not have."""
         known = self.known_options(options)
         for option in options:
@@ -90,97 +144,21 @@ class Entry:
                 hint = nearest(option, known, "it takes")
                 raise ValueError(f"Method {self.name!r} has no option {option!r}: {hint}")
 
-
-_ENTRIES = (
-    Entry("sum", "plain multi-task training on the summed loss", "all", "Sum", control=None),
-    Entry(
-        "mean",
-        "plain multi-task training on the mean loss",
-        "all",
-        "Mean",
-        control=None,
-        without=("reduction",),
-    ),
-    Entry("pcgrad", "projects conflicting task gradients off one another", "all", "PCGrad"),
-    Entry("gradvac", "raises each pair's cosine to its running target", "all", "GradVac"),
-    Entry(
-        "gradnorm",
-        "learns task weights that train all tasks at one rate",
-        "all",
-        "GradNorm",
-        without=("granularity",),
-    ),
-    Entry(
-        "torchjd",
-        "any TorchJD weighting, e.g. torchjd:weighting=CAGrad,c=0.5",
-        "all",
-        "TorchJD",
-    ),
-    Entry(
-        "paired_sum",
-        "two batches at the same weights, no more",
-        "pair",
-        "PairedSum",
-        control=None,
-        kept=1,
-    ),
-    Entry(
-        "dotprod",
-        "adds the gradient of two batches' dot product",
-        "pair",
-        "DotProd",
-        control="paired_sum",
-        kept=2,
-    ),
-    Entry("sam", "the gradient at the worst point nearby", "one", "SAM", control="sequential", kept=1),
-    Entry(
-        "sequential",
-        "one task a step, by the sampler: Sequential Reptile with outer_lr 1",
-        "one",
-        "Sum",
-        control=None,
-    ),
-    Entry(
-        "sequential_reptile",
-        "a trajectory over batches of all tasks, then a Reptile step",
-        "one",
-        "SequentialReptile",
-        control="sequential",
-        needs_optimizer=True,
-        kept=1,
-    ),
-    Entry(
-        "reptile",
-        "k steps, then a step towards their end",
-        "one",
-        "Reptile",
-        control="sequential",
-        needs_optimizer=True,
-        kept=1,
-    ),
-    Entry(
-        "fomaml",
-        "k steps, then the last one's gradient from the start",
-        "one",
-        "FOMAML",
-        control="sequential",
-        needs_optimizer=True,
-        kept=2,
-    ),
-    Entry(
-        "multitask_reptile",
-        "a trajectory per task from the same start, then their mean",
-        "blocks",
-        "MultiTaskReptile",
-        control="sequential",
-        needs_optimizer=True,
-        kept=2,
-    ),
-)
+    def build(self, model: Any, optimizer: Any, *, tasks: Sequence[str], **options: Any) -> Method:
+        """The method itself, for a model as it is called in the losses."""
+        self.check({k: v for k, v in options.items() if k not in ("engine", "seed")})
+        if self.tasks is not None:
+            options["tasks"] = self.tasks(tasks)
+        if self.takes_optimizer:
+            options["optimizer"] = optimizer
+        method: Method = self.load()(model, **options)
+        return method
 
 
-def _options_of_weighting(given: Mapping[str, Any]) -> dict[str, Any]:
+def _weighting_options(given: Options) -> dict[str, Any]:
     """What TorchJD's weighting of a name takes."""
+    from gradaccord.methods.combine.weightings import options_of
+
     name = given.get("weighting")
     if name is None:
         raise ValueError("The method 'torchjd' needs a `weighting`: e.g. UPGrad, CAGrad or MGDA.")
@@ -190,8 +168,115 @@ def _options_of_weighting(given: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError(str(error)) from error
 
 
+def _dotprod_cost(options: Options) -> float:
+    """One gradient a batch, and what the term of one pair in `every` batches takes."""
+    exact = {"one-sided": 4.2, "symmetric": 7.0}
+    difference = {"one-sided": 3.0, "centred": 4.0, "symmetric": 5.0}
+    per_pair = exact if options["mode"] == "exact" else difference
+    # Centred exact products do not exist: the class refuses them when it is built.
+    return 1 + (per_pair.get(options["scheme"], 4.0) - 2) / int(options["every"])
+
+
+def _on_pairs(options: Options) -> bool:
+    return bool(options["batches"] == 2)  # SAM's second form
+
+
+_ENTRIES = (
+    Entry("sum", "combine.plain:Sum", "plain multi-task training on the summed loss", controls=()),
+    Entry(
+        "mean",
+        "combine.plain:Mean",
+        "plain multi-task training on the mean loss",
+        controls=(),
+        without=("reduction",),
+    ),
+    Entry("pcgrad", "combine.pcgrad:PCGrad", "projects conflicting task gradients off one another"),
+    Entry("gradvac", "combine.gradvac:GradVac", "raises each pair's cosine to its running target"),
+    Entry(
+        "gradnorm",
+        "combine.gradnorm:GradNorm",
+        "learns task weights that train all tasks at one rate",
+        without=("granularity",),
+    ),
+    Entry(
+        "torchjd",
+        "combine.torchjd:TorchJD",
+        "any TorchJD weighting, e.g. torchjd:weighting=CAGrad,c=0.5",
+        tasks=tuple,
+        more_options=_weighting_options,
+    ),
+    Entry(
+        "paired_sum",
+        "align.paired_sum:PairedSum",
+        "two batches at the same weights, no more",
+        feed="pair",
+        controls=(),
+        copies=1,
+    ),
+    Entry(
+        "dotprod",
+        "align.dotprod:DotProd",
+        "adds the gradient of two batches' dot product",
+        feed="pair",
+        cost=_dotprod_cost,
+        # The term also lengthens the step, and a longer step alone may be what helps.
+        controls=(*PAIRED_SUM, Control("paired_sum", rate=1.1)),
+        copies=2,
+    ),
+    Entry(
+        "sam",
+        "align.sam:SAM",
+        "the gradient at the worst point nearby",
+        feed=lambda options: "pair" if _on_pairs(options) else "one",
+        cost=lambda options: 1.0 if _on_pairs(options) else 2.0,
+        controls=lambda options: PAIRED_SUM if _on_pairs(options) else SEQUENTIAL,
+        copies=1,
+    ),
+    Entry(
+        "sequential",
+        "combine.plain:Sum",
+        "one task a step, by the sampler: Sequential Reptile with outer_lr 1",
+        feed="one",
+        controls=(),
+        copies=0,
+    ),
+    Entry(
+        "sequential_reptile",
+        "trajectory.sequential_reptile:SequentialReptile",
+        "a trajectory over batches of all tasks, then a Reptile step",
+        feed="one",
+        controls=(Control("sequential_reptile", {"outer_lr": 1}),),
+        copies=1,
+    ),
+    Entry(
+        "reptile",
+        "trajectory.reptile:Reptile",
+        "k steps, then a step towards their end",
+        feed="one",
+        controls=(Control("reptile", {"outer_lr": 1}),),
+        copies=1,
+    ),
+    Entry(
+        "fomaml",
+        "trajectory.fomaml:FOMAML",
+        "k steps, then the last one's gradient from the start",
+        feed="one",
+        controls=SEQUENTIAL,
+        copies=2,
+    ),
+    Entry(
+        "multitask_reptile",
+        "trajectory.reptile:MultiTaskReptile",
+        "a trajectory per task from the same start, then their mean",
+        feed="blocks",
+        controls=SEQUENTIAL,
+        copies=2,
+        tasks=len,
+    ),
+)
+
 METHODS = {entry.name: entry for entry in _ENTRIES}
-SINGLE_TASK = "stl"  # one model per task: several runs, see `train.start`
+SINGLE_TASK = "stl"  # one model per task: several runs of `sum`, and no class
 NAMES = (*METHODS, SINGLE_TASK)
 
 
@@ -207,9 +292,26 @@ def find_method(name: str) -> Entry:
     return METHODS[name]
 
 
-def check_method(name: str, options: Mapping[str, Any]) -> None:
-    """Refuse a method or an option that there is none of."""
+def entry_of_class(cls: type) -> Entry | None:
+    """The entry of a class or of the nearest of its bases that has one."""
+    homes = {(entry.module, entry.class_name): entry for entry in reversed(_ENTRIES)}
+    bases = ((base.__module__, base.__qualname__) for base in cls.__mro__)
+    return next((homes[base] for base in bases if base in homes), None)
+
+
+def takes_optimizer(factory: Callable[..., Any]) -> bool:
+    """Whether a method is built with the optimiser: those that count its steps are."""
+    return "optimizer" in inspect.signature(factory).parameters
+
+
+def check_method(name: str, options: Options) -> None:
+    """Refuse an unknown method or option."""
     if name != SINGLE_TASK:
         find_method(name).check(options)
     elif options:
         raise ValueError(f"Method {name!r} has no option {next(iter(options))!r}: leave it out.")
+
+
+def controls_of(name: str, options: Options) -> tuple[Control, ...]:
+    """What a method with these options must be compared with."""
+    return () if name == SINGLE_TASK else tuple(find_method(name).controls_with(options))

@@ -26,7 +26,8 @@ def locked(folder: Path) -> Iterator[None]:
         lock.acquire(timeout=0)
     except Timeout as error:
         raise RunFolderError(
-            f"The run folder {folder} is in use by another process: wait for it, or choose another --out."
+            f"The run folder {folder} is in use by another process: wait for it, or choose "
+            "another --out."
         ) from error
     except OSError as error:
         raise RunFolderError(

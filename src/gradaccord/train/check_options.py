@@ -50,7 +50,7 @@ def _check_method(config: Config) -> None:
     known: dict[str, Iterable[str]] = {n: list(e.known_options()) for n, e in METHODS.items()}
     known[SINGLE_TASK] = ()
     name = config.method.name
-    if name == "torchjd":
+    if name in METHODS:
         try:
             known[name] = METHODS[name].known_options(config.method.options)
         except ValueError as error:  # the weighting is unknown

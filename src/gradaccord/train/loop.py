@@ -16,7 +16,6 @@ from gradaccord.core.report import StepReport
 from gradaccord.core.sharding import is_sharded
 from gradaccord.core.task_gradients import LossNotFiniteError
 from gradaccord.data.encoded import Batch
-from gradaccord.methods.trajectory.trajectory import at_outer_weights
 from gradaccord.runs.checkpoints import CHECKPOINTS, Checkpoints
 from gradaccord.runs.checkpoints import load as load_checkpoint
 from gradaccord.runs.interrupts import Interrupts
@@ -205,12 +204,9 @@ class Fit:
 
     def _finish(self) -> None:
         """A trajectory that is not over yet counts, too; so does a batch that waits for a partner."""
-        finish = getattr(self.phase.method, "finish", None)
-        if finish is not None:
-            finish()
-            if getattr(self.phase.method, "waiting", None) is None and _has_gradients(self.trainable):
-                self.phase.optimizer.step()
-                self.phase.optimizer.zero_grad()
+        if self.phase.method.finish():
+            self.phase.optimizer.step()
+            self.phase.optimizer.zero_grad()
 
     def _due(self, every: int | float) -> bool:
         """Whether one of the points at which something is done lies in the last step."""
@@ -227,7 +223,7 @@ class Fit:
 
     def evaluate(self, log: Log) -> None:
         """Judge the model, inside a trajectory at its outer weights."""
-        with at_outer_weights(self.phase.method):
+        with self.phase.method.outer_weights():
             record = self.judge.evaluate(
                 self.step,
                 gradients=self.phase.gradients,
@@ -296,7 +292,3 @@ class Fit:
             state |= {key: first[key] for key in ("model", "optimizer")}
         self.load_state_dict(state)
         return True
-
-
-def _has_gradients(model: nn.Module) -> bool:
-    return any(p.grad is not None for p in model.parameters())

@@ -48,9 +48,9 @@ class Phase:
         train = config.train
         main = name == "main"
         options = dict(config.method.options) if main else {}
-        feed = entry.fed(options)
+        feed = entry.feed_with(options)
         alone = len(batches) == 1 or feed == "one"
-        if entry.cls in ("Sum", "Mean") and alone and train.clip is not None:
+        if "measure" in entry.known_options() and alone and train.clip is not None:
             # Nothing to compare; what is not finite is seen without it.
             options.setdefault("measure", False)
         sampler = config.sampler if main else None
@@ -68,7 +68,7 @@ class Phase:
             ),
             self.batches,
             feed,
-            int(options.get("inner_steps", 1000)) if feed == "blocks" else 1,
+            entry.block_with(options),
         )
         own = list(trunk.parameters())
         known = {id(p) for p in own}
@@ -83,7 +83,7 @@ class Phase:
             seed=train.seed,
             **options,
         )
-        self.cost = entry.spent(options) * cost  # batch gradients that one batch takes
+        self.cost = entry.cost_with(options) * cost  # batch gradients that one batch takes
         self.budget = budget or self._epochs(train.epochs or EPOCHS)
         self.spent = 0.0  # in the budget's unit
         self.gradients = 0.0

@@ -19,7 +19,7 @@ from gradaccord.data.samplers import (
     WeightedTasks,
     batch_names,
 )
-from gradaccord.methods.registry import Feed
+from gradaccord.methods.registry import DEFAULT_SAMPLER, Feed
 
 # The samplers by name, with the options of each.
 SAMPLERS: dict[str, tuple[str, ...]] = {
@@ -101,9 +101,7 @@ def make_sampler(
     pairs: Pairs | None = None,
 ) -> TaskSampler:
     """The sampler of a configuration; without a name the one that suits how the method is fed."""
-    if name is None:
-        name = "round_robin" if feed == "all" else "proportional"
-    sampler = _make_sampler(name, options, batches, seed)
+    sampler = _make_sampler(name or DEFAULT_SAMPLER[feed], options, batches, seed)
     return TaskPairs(sampler, pairs) if feed == "pair" else sampler
 
 

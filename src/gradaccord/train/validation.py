@@ -65,7 +65,7 @@ def _memory(fit: Fit) -> Iterator[str]:
         for value in own.values()
         if isinstance(value, torch.Tensor)
     )
-    copies = fit.phase.entry.copies(len(fit.problem.trained))
+    copies = fit.phase.entry.copies_with(len(fit.problem.trained))
     shared = sum(p.numel() * p.element_size() for p in fit.trunk.parameters() if p.requires_grad)
     parts = {
         "weights": weights,

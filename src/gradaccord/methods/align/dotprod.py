@@ -149,16 +149,18 @@ class DotProd(PairedSum):
                 self._run(first)
                 self._run(second)
                 vector, factor, length = self._direction(first, second, self._table(first, second))
-                true = exact(self.gatherer, second, lambda _: (vector, factor), True, unproven=True)
+                true = exact(
+                    self.task_gradients, second, lambda _: (vector, factor), True, unproven=True
+                )
                 step = self._step(length)
                 centred = self.scheme == "centred"
-                found = difference(self.gatherer, second, vector, factor, step, centred)
+                found = difference(self.task_gradients, second, vector, factor, step, centred)
         finally:
             put(self.parameters, before)
         scale_(found, 1 / step)
-        table = products(self.gatherer, found, true)
+        table = products(self.task_gradients, found, true)
         add_(found, true, -1.0)
-        error = float(products(self.gatherer, found)[0, 0].sqrt())
+        error = float(products(self.task_gradients, found)[0, 0].sqrt())
         norms = table.diagonal().sqrt().tolist()
         if not norms[1] > 0:
             raise ValueError("The exact product on this pair is zero: give batches with a gradient.")
@@ -168,20 +170,18 @@ class DotProd(PairedSum):
             product_norm=norms[1] * second.factor / self.engine.scale(),
         )
 
-    def state_dict(self) -> dict[str, Any]:
-        """As of `PairedSum`, with the counts behind the share of capped steps."""
-        return super().state_dict() | {"terms": self.terms, "capped": self.capped}
+    def _state(self) -> dict[str, Any]:
+        return super()._state() | {"terms": self.terms, "capped": self.capped}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a saved state; a fresh instance will do."""
-        super().load_state_dict(state)
+    def _load(self, state: dict[str, Any]) -> None:
+        super()._load(state)
         self.terms, self.capped = int(state["terms"]), int(state["capped"])
 
     def _pair(self, first: Batch, second: Batch) -> StepReport:
         counts = self.terms, self.capped
         try:
             self._run(first)
-            if self.mode == "exact" and self.gatherer.shards is not None:
+            if self.mode == "exact" and self.task_gradients.shards is not None:
                 self._fall_back("fully_shard")
             if self.mode == "exact":
                 try:
@@ -211,10 +211,10 @@ class DotProd(PairedSum):
                 return self._direction(first, seen)[:2]
 
             unproven = not self._twice
-            term = exact(self.gatherer, second, direction, again, unproven)
+            term = exact(self.task_gradients, second, direction, again, unproven)
             if self.scheme == "symmetric":
                 vector, factor, _ = self._direction(second, first)
-                other = exact(self.gatherer, first, lambda _: (vector, factor), True, unproven)
+                other = exact(self.task_gradients, first, lambda _: (vector, factor), True, unproven)
         unit = -second.factor
         if self.scheme == "symmetric":
             scale_(term, 0.5 * unit)
@@ -229,7 +229,7 @@ class DotProd(PairedSum):
         else:
             with autocast_seen() as seen:
                 self._run(second)
-            warn_of_differences(self.gatherer, bool(seen))
+            warn_of_differences(self.task_gradients, bool(seen))
             self._warned = True
         table = self._table(first, second)
         if not 0 < float(table.diagonal().prod()) < math.inf:
@@ -243,7 +243,7 @@ class DotProd(PairedSum):
                 other, batch, table if other is first else table.flip(0, 1)
             )
             centred, step = self.scheme == "centred", self._step(length)
-            term = difference(self.gatherer, batch, vector, factor, step, centred, at_last)
+            term = difference(self.task_gradients, batch, vector, factor, step, centred, at_last)
             return term, -batch.factor / step
 
         if self.scheme == "symmetric":
@@ -296,7 +296,9 @@ class DotProd(PairedSum):
         table: torch.Tensor,
     ) -> StepReport:
         """Fill `.grad` with total + weight * unit * term, no longer than the cap allows."""
-        length = float(products(self.gatherer, term)[0, 0].sqrt()) * abs(unit) / self.engine.scale()
+        length = (
+            float(products(self.task_gradients, term)[0, 0].sqrt()) * abs(unit) / self.engine.scale()
+        )
         plain = float(table.sum().clamp_min(0).sqrt())
         ratio = abs(self.weight) * length / plain if plain > 0 else math.inf
         extras = {"product_norm": length, "ratio": ratio, "capped": 0.0}

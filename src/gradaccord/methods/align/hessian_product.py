@@ -15,12 +15,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from gradaccord.core.bank import Bank, Gradient, Rows, compact, put, rows_of_sparse, take
-from gradaccord.core.collect import Collector
 from gradaccord.core.displaced import buffers_of, displaced, preserved
 from gradaccord.core.engine import Engine
 from gradaccord.core.losses import Loss, LossFn
 from gradaccord.core.sharding import like
-from gradaccord.core.task_gradients import Gatherer
+from gradaccord.core.task_gradients import TaskGradients
 from gradaccord.methods.align.paired_sum import Batch
 from gradaccord.methods.align.vectors import Vector, add_, none_like, scale_, vector_of
 
@@ -58,11 +57,11 @@ class NoDoubleBackward(Exception):  # noqa: N818
 class _TwiceBackward(Engine):
     """An engine that also differentiates the gradient: `.grad` gets G, `product` gets H v."""
 
-    def __init__(self, gatherer: Gatherer, direction: Direction, unproven: bool) -> None:
-        engine = gatherer.engine
+    def __init__(self, gradients: TaskGradients, direction: Direction, unproven: bool) -> None:
+        engine = gradients.engine
         self.model, self.replicas = engine.model, engine.replicas
         self.inner = engine
-        self.tensors = gatherer.parameters.tensors
+        self.tensors = gradients.parameters.tensors
         self.direction = direction
         self.unproven = unproven  # no exact product has been seen to work yet
         self.product: Vector = [None] * len(self.tensors)
@@ -163,7 +162,11 @@ def _names(output: torch.Tensor) -> Iterator[str]:
 
 
 def exact(
-    gatherer: Gatherer, batch: Batch, direction: Direction, again: bool, unproven: bool = False
+    gradients: TaskGradients,
+    batch: Batch,
+    direction: Direction,
+    again: bool,
+    unproven: bool = False,
 ) -> Vector:
     """H v by double backward, in the batch's stored units; its gradient comes with it.
 
@@ -175,24 +178,18 @@ def exact(
     if again:
         losses, random = batch.again()
         replay = random.replayed()
-    engine = _TwiceBackward(gatherer, direction, unproven)
-    collector = Collector(gatherer.collector.parameters, engine, gatherer.shards)
-    first = gatherer.collector
-    gatherer.collector = collector
-    try:
-        # Fused attention can be differentiated once; the plain kernel twice.
-        with replay, sdpa_kernel(SDPBackend.MATH), preserved(_buffers(gatherer) if again else []):
-            outcome = gatherer.collect(losses)
-    finally:
-        gatherer.collector = first
+    engine = _TwiceBackward(gradients, direction, unproven)
+    # Fused attention can be differentiated once; the plain kernel twice.
+    with replay, sdpa_kernel(SDPBackend.MATH), preserved(_buffers(gradients) if again else []):
+        outcome = gradients.of_this_process(losses, engine)
     if isinstance(outcome, Bank):
         dense = [g.dense() if isinstance(g, Rows) else g for g in engine.product]
-        product = compact(gatherer.collector.parameters, dense)
+        product = compact(gradients.parameters, dense)
         twin = replace(outcome, gradients=[product], factors=list(outcome.factors))
-        bank, twin = gatherer.joined(outcome), gatherer.joined(twin)
+        bank, twin = gradients.joined(outcome), gradients.joined(twin)
     else:
-        bank = twin = gatherer.joined(outcome)  # raises on every process
-    loss = gatherer.losses(bank)[0]
+        bank = twin = gradients.joined(outcome)  # raises on every process
+    loss = gradients.checked_losses(bank)[0]
     if not again:
         batch.loss, batch.factor = loss, bank.factors[0]
         batch.gradient = vector_of(bank, batch.name)
@@ -200,7 +197,7 @@ def exact(
 
 
 def difference(
-    gatherer: Gatherer,
+    gradients: TaskGradients,
     batch: Batch,
     vector: Vector,
     factor: float,
@@ -215,20 +212,20 @@ def difference(
     """
     ahead = batch.gradient
     if centred:
-        ahead = displaced_gradient(gatherer, batch, vector, step * factor)
+        ahead = displaced_gradient(gradients, batch, vector, step * factor)
 
     def less() -> Vector:
         at_last()
         return ahead
 
-    result = displaced_gradient(gatherer, batch, vector, -step * factor, less)
+    result = displaced_gradient(gradients, batch, vector, -step * factor, less)
     if centred:
         scale_(result, 0.5)
     return result
 
 
 def displaced_gradient(
-    gatherer: Gatherer,
+    gradients: TaskGradients,
     batch: Batch,
     vector: Vector,
     step: float,
@@ -240,24 +237,24 @@ def displaced_gradient(
     negative loss is run backward, and autograd accumulates onto what is there.
     """
     losses, random = batch.again()
-    parameters, extras = gatherer.parameters, gatherer.extras
-    with random.replayed(), _moved(gatherer, vector, step):
+    parameters, extras = gradients.parameters, gradients.extras
+    with random.replayed(), _moved(gradients, vector, step):
         first = none_like(parameters.tensors)
         if less is not None:
             first = less()
             losses = {
                 name: [partial(_negative, call) for call in calls] for name, calls in losses.items()
             }
-        if gatherer.engine.group is None:
+        if gradients.engine.group is None:
             pairs = zip(parameters.tensors, first, strict=True)
             put(parameters, [like(p, g) if isinstance(g, torch.Tensor) else None for p, g in pairs])
             first = [g if isinstance(g, Rows) else None for g in first]
         try:
-            bank, _ = gatherer.gather(losses)
+            bank, _ = gradients.of(losses)
         finally:
             take(parameters)
-    gatherer.losses(bank)
-    gatherer.extras = extras  # those of the loss as the user gave it
+    gradients.checked_losses(bank)
+    gradients.extras = extras  # those of the loss as the user gave it
     result = vector_of(bank, batch.name)
     add_(result, first)
     return result
@@ -268,13 +265,13 @@ def _negative(call: LossFn) -> Loss:
     return (-loss[0], loss[1]) if isinstance(loss, tuple) else -loss
 
 
-def _moved(gatherer: Gatherer, vector: Vector, step: float) -> AbstractContextManager[None]:
-    parameters, buffers = gatherer.parameters.tensors, _buffers(gatherer)
-    return displaced(parameters, vector, step, buffers, gatherer.room)
+def _moved(gradients: TaskGradients, vector: Vector, step: float) -> AbstractContextManager[None]:
+    parameters, buffers = gradients.parameters.tensors, _buffers(gradients)
+    return displaced(parameters, vector, step, buffers, gradients.scratch)
 
 
-def _buffers(gatherer: Gatherer) -> list[torch.Tensor]:
-    return buffers_of(gatherer.engine.model)
+def _buffers(gradients: TaskGradients) -> list[torch.Tensor]:
+    return buffers_of(gradients.engine.model)
 
 
 @contextmanager
@@ -294,7 +291,7 @@ def autocast_seen() -> Iterator[list[bool]]:
         handle.remove()
 
 
-def warn_of_differences(gatherer: Gatherer, autocast: bool) -> None:
+def warn_of_differences(gradients: TaskGradients, autocast: bool) -> None:
     """Say so where a difference is known to be no product: at kinks, and in half precision."""
     if autocast:
         warnings.warn(
@@ -302,14 +299,14 @@ def warn_of_differences(gatherer: Gatherer, autocast: bool) -> None:
             "mode='exact', or compute them in float32.",
             stacklevel=4,
         )
-    half = {p.dtype for p in gatherer.parameters.tensors} & {torch.float16, torch.bfloat16}
+    half = {p.dtype for p in gradients.parameters.tensors} & {torch.float16, torch.bfloat16}
     if half:
         warnings.warn(
             f"The weights are {half.pop()}, too coarse for a small displacement: keep them in float32, "
             "or use mode='exact'.",
             stacklevel=4,
         )
-    model = gatherer.engine.model
+    model = gradients.engine.model
     for name, module in model.named_modules() if model is not None else ():
         if isinstance(module, KINKED):
             warnings.warn(

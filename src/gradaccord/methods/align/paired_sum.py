@@ -13,10 +13,11 @@ import torch
 
 from gradaccord.core.bank import compact, deliver, put, take
 from gradaccord.core.losses import Losses, LossFn, OwnBatches, read_losses
+from gradaccord.core.method import Method
 from gradaccord.core.parameters import Model
 from gradaccord.core.replay import RandomState
 from gradaccord.core.report import StepReport
-from gradaccord.core.task_gradients import Gatherer
+from gradaccord.core.task_gradients import TaskGradients
 from gradaccord.methods.align.vectors import (
     Vector,
     add_,
@@ -61,7 +62,7 @@ class Batch:
         return {self.name: list(self.calls)}, self.random
 
 
-class PairedSum:
+class PairedSum(Method):
     """The sum of two batches' gradients at the same weights; the control that DotProd is compared to.
 
         g = G1 + G2                          (reduction "mean": half of it)
@@ -96,9 +97,9 @@ class PairedSum:
             raise ValueError(f"`reduction` is {reduction!r}: use 'sum' or 'mean'.")
         self.every = every
         self.reduction = reduction
-        self.gatherer = Gatherer(model, engine)
-        self.parameters = self.gatherer.parameters
-        self.engine = self.gatherer.engine
+        self.task_gradients = TaskGradients(model, engine)
+        self.parameters = self.task_gradients.parameters
+        self.engine = self.task_gradients.engine
         self.generator = torch.Generator().manual_seed(seed)
         self.seen = 0  # batches of the current window
         self.waiting: Batch | None = None
@@ -112,7 +113,7 @@ class PairedSum:
         try:
             report = self._given_pair(*batches) if len(batches) == 2 else self._given_one(*batches)
             there = [p.grad for p in self.parameters.tensors]
-            finite = self.gatherer.finite(self.waiting.gradient if self.waiting else there)
+            finite = self.task_gradients.all_finite(self.waiting.gradient if self.waiting else there)
             self.engine.sync_buffers()
         except BaseException:
             put(self.parameters, before)
@@ -134,10 +135,7 @@ class PairedSum:
         self._deliver(batch.gradient)
         return True
 
-    def after_step(self) -> None:
-        """Nothing to do after an optimiser step."""
-
-    def state_dict(self) -> dict[str, Any]:
+    def _state(self) -> dict[str, Any]:
         """Where in the window the method stands, with the gradient of a batch that waits."""
         waiting = None
         if self.waiting is not None:
@@ -150,19 +148,9 @@ class PairedSum:
                 "scale": self.waiting.scale,
                 "gradient": dict(zip(self.parameters.names, gradient, strict=True)),
             }
-        return {
-            "method": type(self).__name__,
-            "seen": self.seen,
-            "waiting": waiting,
-            "generator": self.generator.get_state(),
-        }
+        return {"seen": self.seen, "waiting": waiting, "generator": self.generator.get_state()}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a saved state; a fresh instance will do."""
-        if state.get("method") != type(self).__name__:
-            raise ValueError(
-                f"The state was saved by {state.get('method')!r}, and this is {type(self).__name__!r}."
-            )
+    def _load(self, state: dict[str, Any]) -> None:
         saved = state["waiting"]
         self.waiting = None
         if saved is not None:
@@ -271,15 +259,15 @@ class PairedSum:
             return
         assert batch.calls is not None
         batch.random = RandomState.capture(self.parameters.tensors)
-        with self.gatherer.by_rows(by_rows):
-            bank, _ = self.gatherer.gather({batch.name: list(batch.calls)})
-        batch.loss = self.gatherer.losses(bank)[0]
+        with self.task_gradients.by_rows(by_rows):
+            bank, _ = self.task_gradients.of({batch.name: list(batch.calls)})
+        batch.loss = self.task_gradients.checked_losses(bank)[0]
         batch.factor = bank.factors[0]
         batch.gradient = vector_of(bank, batch.name)
 
     def _table(self, *batches: Batch) -> torch.Tensor:
         """Dot products between the batches' gradients, without loss scale."""
-        table = products(self.gatherer, *[b.gradient for b in batches])
+        table = products(self.task_gradients, *[b.gradient for b in batches])
         factors = table.new_tensor([b.factor for b in batches]) / self.engine.scale()
         return table * factors[:, None] * factors[None, :]
 
@@ -315,7 +303,7 @@ class PairedSum:
             groups=("model",),
             seconds=0.0,
             finite=table is None or bool(torch.isfinite(table).all()),
-            extras=self.gatherer.extras | found | dict(extras or {}),
+            extras=self.task_gradients.extras | found | dict(extras or {}),
         )
 
 

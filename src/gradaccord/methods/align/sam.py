@@ -47,7 +47,7 @@ class SAM(PairedSum):
         gradient = batch.gradient
         if 0 < length < math.inf:
             step = self.radius / length * batch.factor / self.engine.scale()
-            gradient = displaced_gradient(self.gatherer, batch, batch.gradient, step)
+            gradient = displaced_gradient(self.task_gradients, batch, batch.gradient, step)
         scale_(gradient, batch.factor)
         self._deliver(gradient)
         return self._report([batch], table)

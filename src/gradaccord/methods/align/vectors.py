@@ -10,7 +10,7 @@ import torch
 
 from gradaccord.core.bank import Bank, Gradient, Rows, weighted_sum
 from gradaccord.core.gram import gram
-from gradaccord.core.task_gradients import Gatherer
+from gradaccord.core.task_gradients import TaskGradients
 
 # By parameter: dense, the rows touched, or None where nothing is reached.
 Vector: TypeAlias = list[Gradient | None]
@@ -25,10 +25,10 @@ def vector_of(bank: Bank, task: str) -> Vector:
     return stored
 
 
-def products(gatherer: Gatherer, *vectors: Vector) -> torch.Tensor:
+def products(gradients: TaskGradients, *vectors: Vector) -> torch.Tensor:
     """Dot products between vectors, over all parameters and processes: [n, n], float64."""
     table = gram(_with_small_ones_joined(vectors)).sum(0)
-    gatherer.agree_on(table)
+    gradients.sum_over_processes(table)
     return table
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -11,9 +12,10 @@ import torch
 
 from gradaccord.core.bank import Bank, deliver, put, take
 from gradaccord.core.losses import Losses
+from gradaccord.core.method import Method
 from gradaccord.core.parameters import Granularity, Model, Partition, matching
 from gradaccord.core.report import StepReport
-from gradaccord.core.task_gradients import Gatherer
+from gradaccord.core.task_gradients import TaskGradients
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class Measured:
     at_rest: torch.Tensor  # [T] whether all of a task's gradient is zero, in its own parameters too
 
 
-class Combination:
+class Combination(Method):
     """Base class: a method is a function from Gram matrices and its own state to weights.
 
     model: the module as it is called in the losses (wrapped in DDP, compiled, ...), or an iterable
@@ -62,18 +64,18 @@ class Combination:
         if shared is not None and not (shared := list([shared] if isinstance(shared, str) else shared)):
             raise ValueError("`shared` is empty: name a shared parameter, or leave it out.")
         self.reduction = reduction
-        self.gatherer = Gatherer(model, engine)
-        self.parameters = self.gatherer.parameters
-        self.engine = self.gatherer.engine
+        self.task_gradients = TaskGradients(model, engine)
+        self.parameters = self.task_gradients.parameters
+        self.engine = self.task_gradients.engine
         self.partition = Partition.of(self.parameters.names, granularity)
         self.given_shared = (
             None if shared is None else matching("shared", shared, self.parameters.names)
         )
         self.generator = torch.Generator().manual_seed(seed)
 
+    @abstractmethod
     def weigh(self, measured: Measured) -> torch.Tensor:
         """The weight of each task in each group, [G, T]; the method's state moves on."""
-        raise NotImplementedError
 
     def task_order(self, tasks: list[str]) -> list[str]:
         """In which order the method sees a step's tasks, which come as the user gave them (across
@@ -91,8 +93,8 @@ class Combination:
         before = take(self.parameters)
         state = self.state_dict()
         try:
-            with self.gatherer.by_rows(self.measure):  # worth it where gradients are compared
-                bank, order = self.gatherer.gather(losses)
+            with self.task_gradients.by_rows(self.measure):  # worth it where gradients are compared
+                bank, order = self.task_gradients.of(losses)
             bank = bank.ordered(self.task_order(bank.tasks))
             measured, groups, finite = self._measure(bank)
             plain = torch.ones(len(measured.groups), len(bank.tasks), dtype=torch.float64, device="cpu")
@@ -104,7 +106,9 @@ class Combination:
             if self.reduction == "mean":
                 own, weights = own / len(bank.tasks), weights / len(bank.tasks)
             put(self.parameters, self._combined(bank, groups, weights.tolist(), own.tolist()))
-            finite = finite and self.gatherer.finite([p.grad for p in self.parameters.tensors])
+            finite = finite and self.task_gradients.all_finite(
+                [p.grad for p in self.parameters.tensors]
+            )
             self.engine.sync_buffers()
         except BaseException:
             put(self.parameters, before)
@@ -112,26 +116,17 @@ class Combination:
             raise
         return self._report(measured, weights, order, time.perf_counter() - started, finite)
 
-    def after_step(self) -> None:
-        """Nothing to do after an optimiser step."""
+    def _state(self) -> dict[str, Any]:
+        return {"generator": self.generator.get_state()}
 
-    def state_dict(self) -> dict[str, Any]:
-        """The method's name, its random generator and, in subclasses, what it has learned."""
-        return {"method": type(self).__name__, "generator": self.generator.get_state()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a saved state; a fresh instance will do."""
-        if state.get("method") != type(self).__name__:
-            raise ValueError(
-                f"The state was saved by {state.get('method')!r}, and this is {type(self).__name__!r}."
-            )
+    def _load(self, state: dict[str, Any]) -> None:
         self.generator.set_state(state["generator"].cpu())
 
     def _measure(self, bank: Bank) -> tuple[Measured, list[int], bool]:
         """The Gram matrices over shared parameters, the group of each of those (else -1), and
         whether all gradients are finite, those of heads too.
         """
-        losses = self.gatherer.losses(bank)
+        losses = self.task_gradients.checked_losses(bank)
         if not self.measure:
             shape = (len(self.partition.groups), *losses.shape * 2)
             unknown = torch.full(shape, float("nan"), dtype=torch.float64, device="cpu")
@@ -141,7 +136,7 @@ class Combination:
                 tuple(bank.tasks), losses, unknown, self.partition.groups, nothing, moving
             )
             return measured, [-1] * len(self.parameters), bool(torch.isfinite(losses).all())
-        products = self.gatherer.products(bank)
+        products = self.task_gradients.dot_products(bank)
         groups = self._shared_groups(bank, products)
         grams = torch.zeros(
             len(self.partition.groups), *products.shape[1:], dtype=torch.float64, device="cpu"
@@ -208,7 +203,7 @@ class Combination:
             groups=tuple(measured.groups[group] for group in groups),
             seconds=seconds,
             finite=finite,
-            extras=dict(self.gatherer.extras),
+            extras=dict(self.task_gradients.extras),
         )
 
 

@@ -121,14 +121,14 @@ class GradNorm(Combination):
             )
         return squares[groups[-1]]
 
-    def state_dict(self) -> dict[str, Any]:
-        return super().state_dict() | {
+    def _state(self) -> dict[str, Any]:
+        return super()._state() | {
             "weights": dict(self.weights),
             "initial_losses": dict(self.initial_losses),
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        super().load_state_dict(state)
+    def _load(self, state: dict[str, Any]) -> None:
+        super()._load(state)
         self.weights = dict(state["weights"])
         self.initial_losses = dict(state["initial_losses"])
 

@@ -52,14 +52,14 @@ class GradVac(Combination):
             self.tasks = self.tasks + new
             self.targets = torch.nn.functional.pad(self.targets, (0, len(new), 0, len(new)))
 
-    def state_dict(self) -> dict[str, Any]:
-        return super().state_dict() | {
+    def _state(self) -> dict[str, Any]:
+        return super()._state() | {
             "tasks": list(self.tasks),
             "groups": list(self.partition.groups),
             "targets": self.targets.clone(),
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def _load(self, state: dict[str, Any]) -> None:
         groups = list(self.partition.groups)
         saved = list(state.get("groups", groups))
         if saved != groups:
@@ -69,7 +69,7 @@ class GradVac(Combination):
                 f"{len(groups)} (the first to differ: {there!r} there, {here!r} here): use the same "
                 "model and `granularity`."
             )
-        super().load_state_dict(state)
+        super()._load(state)
         self.tasks = list(state["tasks"])
         self.targets = state["targets"].to("cpu", torch.float64, copy=True)
 

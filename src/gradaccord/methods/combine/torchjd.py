@@ -134,16 +134,16 @@ class TorchJD(Combination):
                 )
         return weights
 
-    def state_dict(self) -> dict[str, Any]:
+    def _state(self) -> dict[str, Any]:
         states = [_plain_state(weighting) for weighting in self.weightings]
-        return super().state_dict() | {
+        return super()._state() | {
             "weighting": self.name,
             "weightings": states,
             "tasks": list(self.tasks),
             "begun": self.begun,
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def _load(self, state: dict[str, Any]) -> None:
         if state.get("weighting", self.name) != self.name:
             raise ValueError(
                 f"The state was saved with the weighting {state['weighting']}, and this method has "
@@ -154,7 +154,7 @@ class TorchJD(Combination):
                 f"The state was saved with the tasks {', '.join(state['tasks'])}, and this method has "
                 f"{', '.join(self.tasks)}: use the same, in the same order."
             )
-        super().load_state_dict(state)
+        super()._load(state)
         self.tasks, self.begun = list(state["tasks"]), bool(state["begun"])
         for weighting, saved in zip(self.weightings, state["weightings"], strict=True):
             _load_plain_state(weighting, saved)

@@ -84,11 +84,12 @@ class MultiTaskReptile(Trajectory):
         self._total: dict[str, torch.Tensor] = {}  # the sum of their displacements
         self._current: tuple[str, ...] = ()  # the tasks of this trajectory
 
-    def finish(self) -> None:
+    def finish(self) -> bool:
         """End the trajectory now, and update by the mean over the trajectories so far."""
         super().finish()
         if self.done > 0:
             self._apply()
+        return False
 
     def _inner(self, losses: Losses) -> StepReport:
         self._check_task(losses)
@@ -138,18 +139,16 @@ class MultiTaskReptile(Trajectory):
         weights_moved()
         self.done = 0
 
-    def state_dict(self) -> dict[str, Any]:
-        """As of every trajectory, with the displacements summed so far."""
-        return super().state_dict() | {
+    def _state(self) -> dict[str, Any]:
+        return super()._state() | {
             "done": self.done,
             "total": self._saved(self._total) if self.done else {},
             "current": self._current,
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a saved state; a fresh instance will do. Weights are the model's to load."""
+    def _load(self, state: dict[str, Any]) -> None:
         total = self._loaded("total", state.get("total", {}))
-        super().load_state_dict(state)
+        super()._load(state)
         self._total = total
         self.done = int(state["done"])
         self._current = tuple(state["current"])

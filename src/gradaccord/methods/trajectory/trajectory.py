@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -20,7 +21,7 @@ from gradaccord.methods.combine.combination import Combination
 from gradaccord.methods.combine.plain import Sum
 
 
-class Trajectory:
+class Trajectory(Method):
     """Base class: every inner step is an ordinary one; after `inner_steps` of them, one outer update.
 
     phi are the outer weights, theta those that the optimiser moves. A trajectory starts with the
@@ -126,7 +127,7 @@ class Trajectory:
         if self.step == self.inner_steps:
             self._end()
 
-    def finish(self) -> None:
+    def finish(self) -> bool:
         """End the trajectory now, with the steps it has; nothing to do between trajectories.
 
         For the end of training, where `inner_steps` does not divide the number of steps.
@@ -135,6 +136,7 @@ class Trajectory:
         self._has_gradient = False
         if self.step > 0:
             self._end()
+        return False
 
     @contextmanager
     def at_phi(self) -> Iterator[None]:
@@ -153,24 +155,22 @@ class Trajectory:
             self._swap(names)  # the same ones, whatever the block has frozen
             self._at_phi = False
 
-    def state_dict(self) -> dict[str, Any]:
+    def outer_weights(self) -> AbstractContextManager[None]:
+        """As `at_phi`; a block within such a block is the same one."""
+        return nullcontext() if self._at_phi else self.at_phi()
+
+    def _state(self) -> dict[str, Any]:
         """The steps taken, phi by parameter name (only inside a trajectory), the gradient's state."""
         self._refuse_at_phi("state_dict")
         return {
-            "method": type(self).__name__,
             "inner_steps": self.inner_steps,
             "step": self.step,
             "phi": self._saved(self._phi) if self.step > 0 else {},
             "gradient": self.gradient.state_dict(),
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a saved state; a fresh instance will do. Weights are the model's to load."""
+    def _load(self, state: dict[str, Any]) -> None:
         self._refuse_at_phi("load_state_dict")
-        if state.get("method") != type(self).__name__:
-            raise ValueError(
-                f"The state was saved by {state.get('method')!r}, and this is {type(self).__name__!r}."
-            )
         if state["inner_steps"] != self.inner_steps:
             raise ValueError(
                 f"The state was saved with inner_steps={state['inner_steps']}, and this method has "
@@ -209,9 +209,9 @@ class Trajectory:
             weights_moved()
         self.step = 0
 
+    @abstractmethod
     def _update(self, names: list[str], theta: list[torch.Tensor], phi: list[torch.Tensor]) -> None:
         """The outer update of these parameters, in place."""
-        raise NotImplementedError
 
     def _reset(self, names: list[str]) -> None:
         """Take the optimiser's state off the parameters that an outer update moved, if so asked."""
@@ -288,16 +288,6 @@ class Trajectory:
         if message not in self._warned:
             self._warned.add(message)
             warnings.warn(message, stacklevel=stacklevel)
-
-
-def at_outer_weights(method: Any) -> AbstractContextManager[None]:
-    """A block at phi inside a trajectory, and of all other methods at the weights as they are.
-
-    Where a model is judged and saved. A block within such a block is the same one.
-    """
-    if isinstance(method, Trajectory) and not method._at_phi:
-        return method.at_phi()
-    return nullcontext()
 
 
 def copied(parameter: torch.Tensor, memory: torch.Tensor | None) -> torch.Tensor:
