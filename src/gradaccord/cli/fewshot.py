@@ -309,10 +309,11 @@ def _run_seed(
 
     run = Run(settings, splits, folder / f"seed-{seed}", seed, say)
     label = settings.label if seeds == 1 else f"{settings.label} seed {seed}"
-    tested = FewShotResults.read(run.folder) if (run.folder / "results.json").exists() else None
-    if run.finished and tested is not None and tested.single.tasks == settings.test_tasks:
-        say(f"{label}: finished before")
-        return True
+    if run.finished and FewShotResults.exists(run.folder):
+        tested = FewShotResults.read(run.folder)
+        if tested.single.tasks == settings.test_tasks:
+            say(f"{label}: finished before")
+            return True
     with progress(console, label) as show:
         if not run.train(show, lambda: interrupts.noted):
             return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -24,24 +25,18 @@ def build_network(settings: FewShotSettings, classes: ImageClasses) -> nn.Module
     channels, height, width = classes.images.shape[1:]
     if height != width:
         raise ValueError(f"The images are {width}x{height}: Conv-4 takes square ones; give --size.")
-    layout, small = settings.network, height <= 32
-    if layout == "auto":
-        layout = "reptile" if small else "maml++"
-    if layout == "maml++":
-        return Conv4.mamlpp(settings.ways, channels, height, settings.filters or (64 if small else 48))
-    if layout == "maml":
-        if small:
-            options: dict[str, Any] = {"head": "mean", "start": "maml"}
-        else:
-            options = {"downsample": "pool"}
-        filters = settings.filters or (64 if small else 32)
-        return Conv4(settings.ways, channels, height, filters, scale=False, epsilon=1e-3, **options)
-    if small:
-        return Conv4(settings.ways, channels, height, settings.filters or 64, epsilon=1e-3)
-    return Conv4(
-        settings.ways, channels, height, settings.filters or 32, downsample="pool",
-        order="pool-norm-activation", ceil=True, epsilon=1e-3,
-    )  # fmt: skip
+    small = height <= 32
+    layout = settings.network if settings.network != "auto" else ("reptile" if small else "maml++")
+    layouts: dict[tuple[str, bool], tuple[Callable[..., Conv4], int]] = {
+        ("maml", True): (Conv4.maml_omniglot, 64),
+        ("maml", False): (Conv4.maml_imagenet, 32),
+        ("reptile", True): (Conv4.reptile_omniglot, 64),
+        ("reptile", False): (Conv4.reptile_imagenet, 32),
+        ("maml++", True): (Conv4.mamlpp, 64),
+        ("maml++", False): (Conv4.mamlpp, 48),
+    }
+    make, filters = layouts[layout, small]
+    return make(settings.ways, channels=channels, size=height, filters=settings.filters or filters)
 
 
 def build_learner(settings: FewShotSettings, model: nn.Module, seed: int = 0) -> MetaLearner:
@@ -50,18 +45,12 @@ def build_learner(settings: FewShotSettings, model: nn.Module, seed: int = 0) ->
     common: dict[str, Any] = {"inner_lr": s.inner_lr, "inner_steps": s.inner_steps}
     if s.algorithm == "fomaml":
         return FOMAML(model, **common)
-    batches: dict[str, Any] = {
-        "inner_batch": s.inner_batch,
-        "evaluation_batch": s.evaluation_batch,
-        "seed": seed,
-    }
-    if s.algorithm == "reptile":
-        return Reptile(model, **common, **batches)
-    if s.algorithm.startswith("dotprod"):
+    if s.algorithm == "reptile" or s.algorithm.startswith("dotprod"):
+        common |= {"inner_batch": s.inner_batch, "evaluation_batch": s.evaluation_batch, "seed": seed}
+        if s.algorithm == "reptile":
+            return Reptile(model, **common)
         reading = s.algorithm.removeprefix("dotprod-")
-        return DotProd(
-            model, reading=reading, weight=s.align, max_ratio=s.align_cap, **common, **batches
-        )
+        return DotProd(model, reading=reading, weight=s.align, max_ratio=s.align_cap, **common)
     if s.algorithm == "maml++":
         return MAMLPlusPlus(
             model, **common, share=s.share, epoch_length=s.epoch, multi_step_epochs=s.multi_step_epochs

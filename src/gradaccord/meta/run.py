@@ -200,7 +200,7 @@ class Run:
             best_iteration=self.best[0][1],
         )
         with locked(self.folder):
-            results.save(self.folder)
+            results.write(self.folder)
         return results
 
     def save(self) -> None:
