@@ -9,8 +9,8 @@ from pathlib import Path
 
 import torch
 
-from gradaccord.cli.errors import duration
 from gradaccord.methods.registry import SINGLE_TASK
+from gradaccord.runs.duration import duration
 from gradaccord.runs.log import Log
 from gradaccord.runs.usage import peak_memory
 from gradaccord.train.config import Config, Method

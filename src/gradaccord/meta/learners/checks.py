@@ -12,13 +12,6 @@ from gradaccord.core.sharding import is_sharded
 from gradaccord.meta.episodes.task_batch import Task, TaskBatch
 
 
-def whole_number(field: str, value: object, least: int = 1) -> int:
-    """The value, if it is a whole number that is large enough."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ValueError(f"`{field}` is {value!r}: use a whole number from {least} on.")
-    return value
-
-
 def rate_of(field: str, value: object) -> float:
     """The value, if it is a positive finite number."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < float("inf"):

@@ -16,10 +16,11 @@ from typing import Any
 import torch
 from torch import nn
 
+from gradaccord.core.checks import whole_number
 from gradaccord.core.engine import Engine
 from gradaccord.core.parameters import unwrapped
 from gradaccord.meta.episodes.task_batch import Task, TaskBatch
-from gradaccord.meta.learners.checks import check_model, check_task, check_tasks, whole_number
+from gradaccord.meta.learners.checks import check_model, check_task, check_tasks
 from gradaccord.meta.learners.inner_loops import last
 from gradaccord.meta.learners.outcome import Outcome
 from gradaccord.meta.network.functional import FunctionalModel, Loss

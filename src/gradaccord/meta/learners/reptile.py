@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from gradaccord.core.checks import whole_number
 from gradaccord.meta.episodes.minibatches import minibatches
 from gradaccord.meta.episodes.task_batch import Task
-from gradaccord.meta.learners.checks import one_of, rate_of, whole_number
+from gradaccord.meta.learners.checks import one_of, rate_of
 from gradaccord.meta.learners.inner_loops import Batch, Weights, in_place, last
 from gradaccord.meta.learners.learner import MetaLearner
 from gradaccord.meta.learners.outcome import Outcome, accuracy_of, unknown
