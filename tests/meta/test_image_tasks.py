@@ -1,4 +1,4 @@
-"""Tasks: their shape, that nothing leaks, that they can be repeated and gone on with."""
+"""Tasks drawn from labelled images and features: shape, shuffling, resume, processes, errors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import torch
 
 from gradaccord.data.images.class_folders import ImageClasses
 from gradaccord.meta.episodes.image_tasks import Episodes, FixedTasks
-from gradaccord.meta.episodes.sinusoid import Sinusoids, fixed_waves, wave_network
 
 
 def features(classes: int = 12, examples: int = 9) -> tuple[torch.Tensor, torch.Tensor]:
@@ -134,24 +133,3 @@ def test_a_class_that_is_too_small_is_named():
     classes = ImageClasses(torch.zeros(12, 1, 2, 2, dtype=torch.uint8), labels, ("a", "wren", "c"))
     with pytest.raises(ValueError, match=r"Class 1 \('wren'\) has 2 examples, fewer than 1 shots"):
         Episodes(classes, ways=2, shots=1, queries=2)
-
-
-def test_waves_lie_on_sines_and_go_on_where_they_stopped():
-    waves = Sinusoids(shots=5, queries=40, tasks=30, dtype=torch.float64, seed=2)
-    tasks = next(waves)
-    assert tasks.support.shape == (30, 5, 1)
-    for task in tasks:
-        x = torch.cat([task.support, task.query]).squeeze(1)
-        y = torch.cat([task.support_labels, task.query_labels]).squeeze(1)
-        basis = torch.stack([x.sin(), x.cos()], 1)  # A sin(x + p) = A cos p sin x + A sin p cos x
-        fit = torch.linalg.lstsq(basis, y[:, None]).solution
-        assert float((basis @ fit - y[:, None]).abs().max()) < 1e-9
-        assert 0.1 <= float(fit.norm()) <= 5.0
-        assert float(fit[1]) >= -1e-9  # the phase is in [0, pi]
-    state = waves.state_dict()
-    expected = next(waves)
-    fresh = Sinusoids(shots=5, queries=40, tasks=30, dtype=torch.float64)
-    fresh.load_state_dict(state)
-    assert torch.equal(next(fresh).query_labels, expected.query_labels)
-    assert torch.equal(fixed_waves(7)[0].query, fixed_waves(7)[0].query)
-    assert wave_network()(expected.query[0].float()).shape == (40, 1)

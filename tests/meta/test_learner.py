@@ -1,4 +1,4 @@
-"""What a user of any meta-learner relies on: resume, evaluation without traces, flat memory, errors."""
+"""What all learners share: state, evaluation, memory, errors."""
 
 from __future__ import annotations
 
@@ -7,56 +7,19 @@ import gc
 import io
 import resource
 from collections.abc import Callable
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from few_shot_toys import WAYS, Net, batch, leaves, loss
+from few_shot_toys import KINDS, WAYS, Make, Net, batch, made, same, train
 from torch import nn
 from torch.nn import functional as F
 
-import gradaccord.meta.network.general as networks
-from gradaccord.meta import FOMAML, MAML, DotProd, MAMLPlusPlus, MetaSGD, Reptile, Task, TaskBatch
-from gradaccord.meta.network.general import general_network
+from gradaccord.meta import FOMAML, MAML, DotProd, MAMLPlusPlus, Reptile, Task, TaskBatch
 
-Make = Callable[..., Any]
-KINDS: dict[str, Make] = {
-    "MAML": MAML,
-    "FOMAML": FOMAML,
-    "MetaSGD": MetaSGD,
-    "MAML++": partial(MAMLPlusPlus, epoch_length=2, multi_step_epochs=2, second_order_from=1),
-    "MAML++ running": partial(MAMLPlusPlus, statistics="running", epoch_length=2),
-    "Reptile": partial(Reptile, inner_lr=0.02, inner_batch=4),
-    "Reptile reset": partial(Reptile, inner_lr=0.02, inner_batch=4, optimizer_state="reset"),
-    "DotProd inner": partial(DotProd, inner_lr=0.02, inner_batch=3),
-    "DotProd outer": partial(DotProd, reading="outer", inner_lr=0.02, inner_batch=None),
-    "MAML shared": partial(MAML, share=True),
-    "FOMAML shared": partial(FOMAML, share=True),
-    "MetaSGD shared": partial(MetaSGD, share=True),
-    "MAML++ shared": partial(MAMLPlusPlus, share=True, epoch_length=2),
-}
 every_kind = pytest.mark.parametrize("kind", KINDS)
-
-
-def made(kind: str, **options: Any) -> tuple[Any, torch.optim.Optimizer]:
-    learner = KINDS[kind](Net(), inner_steps=3, **options)
-    return learner, torch.optim.Adam(learner.parameters(), lr=0.01)
-
-
-def train(learner: Any, optimizer: torch.optim.Optimizer, iterations: range) -> None:
-    for iteration in iterations:
-        learner.backward(batch(seed=iteration))
-        optimizer.step()
-        learner.after_step()
-        optimizer.zero_grad()
-
-
-def same(one: Any, two: Any) -> bool:
-    assert set(one) == set(two)
-    return all(torch.equal(value, two[name]) for name, value in one.items())
 
 
 @every_kind
@@ -132,30 +95,6 @@ def test_queries_do_not_see_each_other_unless_asked(kind: str) -> None:
     assert (transductive - together).abs().max() > 1e-3
 
 
-def test_a_query_is_predicted_with_the_support_set_alone_beside_it() -> None:
-    learner, optimizer = made("MAML")
-    train(learner, optimizer, range(2))
-    task = batch(seed=8)[0]
-    weights = learner.adapt(task.support, task.support_labels)
-    learner.model.train()
-    for place in range(len(task.query)):
-        images = torch.cat([task.support, task.query[place : place + 1]])
-        expected = torch.func.functional_call(learner.model, weights, (images,))[-1]
-        assert torch.allclose(learner.logits(task)[place], expected, rtol=0, atol=1e-12)
-
-
-def test_a_last_layer_of_zeros_does_not_hide_batch_statistics() -> None:
-    model = Net()
-    nn.init.zeros_(model.head.weight)
-    nn.init.zeros_(model.head.bias)
-    learner = MAML(model)
-    task = batch(seed=8)[0]
-    found = learner.logits_by_step(task)
-    alone = Task(task.support, task.support_labels, task.query[:1], task.query_labels[:1])
-    assert torch.allclose(learner.logits_by_step(alone)[:, 0], found[:, 0], rtol=0, atol=1e-12)
-    assert not found[0].any()
-
-
 @every_kind
 def test_another_number_of_steps_at_test_than_in_training(kind: str) -> None:
     """Pitfall: it broke per-step BatchNorm and learned rates."""
@@ -184,44 +123,6 @@ def test_steps_beyond_training_use_the_last_rates_norms_and_means() -> None:
     longer.load_state_dict(state)
     task = batch(seed=8)[0]
     assert torch.equal(learner.logits_by_step(task, steps=5), longer.logits_by_step(task))
-
-
-def test_running_statistics_by_step_normalise_queries_at_test() -> None:
-    learner, optimizer = made("MAML++ running")
-    train(learner, optimizer, range(4))
-    means = learner.norms.statistics["norm.running_mean"]
-    assert means.shape == (3, 4)
-    assert not torch.equal(means[0], means[2])
-    task = batch(seed=8)[0]
-    weights = learner.adapt(task.support, task.support_labels)
-    assert torch.equal(weights["norm.running_mean"], means[2])
-    x = F.conv2d(task.query, weights["conv.weight"], weights["conv.bias"], padding=1)
-    x = F.batch_norm(
-        x,
-        weights["norm.running_mean"],
-        weights["norm.running_var"],
-        weights["norm.weight"],
-        weights["norm.bias"],
-    )
-    expected = F.linear(torch.tanh(x).flatten(1), weights["head.weight"], weights["head.bias"])
-    assert torch.allclose(learner.logits(task), expected, rtol=0, atol=1e-12)
-
-
-def test_running_statistics_are_the_mean_over_tasks_of_batch_norms_own() -> None:
-    learner = MAMLPlusPlus(Net(), inner_steps=1, statistics="running", share=True)
-    tasks = batch(tasks=2)
-    expected = []
-    for task in tasks:
-        norm = nn.BatchNorm2d(4).double()
-        adapted = learner.adapt(task.support, task.support_labels)
-        for weights, images in ((leaves(learner.model), task.support), (adapted, task.query)):
-            norm(F.conv2d(images, weights["conv.weight"], weights["conv.bias"], padding=1))
-        expected.append(norm.running_var)
-    # Before the first update there is no mean to share, so the adapted weights differ at step 1.
-    alone = MAMLPlusPlus(Net(), inner_steps=1, statistics="running")
-    alone.backward(tasks)
-    found = alone.norms.statistics["norm.running_var"][0]
-    assert torch.allclose(found, torch.stack(expected).mean(0), rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize("share", [False, True])
@@ -313,32 +214,6 @@ def test_a_loss_that_is_a_sum_needs_a_smaller_rate(inner: Make) -> None:
         assert torch.allclose(tensor, expected[name], rtol=1e-10, atol=1e-12)
 
 
-def test_reptiles_second_moments_carry_over_between_tasks_only_if_kept() -> None:
-    """Pitfall: they do in the original code, and differ from the paper's fresh optimiser."""
-    tasks = batch(tasks=2)
-    model = Net(tracks=False)
-    kept = Reptile(model, inner_lr=0.02, inner_batch=None, optimizer_state="keep")
-    own = copy.deepcopy(model)
-    optimizer = torch.optim.Adam(own.parameters(), lr=0.02, betas=(0.0, 0.999))
-    for iteration in range(2):
-        kept.backward(tasks)
-        mean = {n: torch.zeros_like(p) for n, p in own.named_parameters()}
-        for task in tasks:
-            own.load_state_dict(model.state_dict())
-            for _ in range(5):
-                optimizer.zero_grad()
-                F.cross_entropy(own(task.support), task.support_labels).backward()
-                optimizer.step()
-            for name, parameter in own.named_parameters():
-                mean[name] += (model.get_parameter(name) - parameter).detach() / 2
-        for name in ("conv.weight", "norm.weight", "head.weight", "head.bias"):
-            found = model.get_parameter(name).grad
-            assert torch.allclose(found, mean[name], rtol=1e-9, atol=1e-13), (iteration, name)
-    reset = Reptile(Net(tracks=False), inner_lr=0.02, inner_batch=None, optimizer_state="reset")
-    reset.backward(tasks)
-    assert not torch.allclose(reset.model.head.weight.grad, model.head.weight.grad, rtol=1e-3)
-
-
 def test_accuracy_before_adaptation_is_chance_after_training() -> None:
     """Pitfall: labels in class order leak; before adaptation accuracy was 30 % where chance is 20."""
     from gradaccord.meta.episodes.image_tasks import Episodes
@@ -365,19 +240,6 @@ def test_accuracy_before_adaptation_is_chance_after_training() -> None:
     accuracy = torch.stack(right).mean(0)
     assert 0.16 < float(accuracy[0]) < 0.24  # 160 tasks, standard error about 0.015
     assert float(accuracy[-1]) > 0.8
-
-
-def test_a_step_that_is_not_finite_leaves_running_means_alone() -> None:
-    learner, optimizer = made("MAML shared")
-    train(learner, optimizer, range(2))
-    before = copy.deepcopy(learner.state_dict())
-    tasks = batch()
-    tasks.query[0, 0] = torch.nan
-    report = learner.backward(tasks)
-    assert not report.finite
-    assert not learner.model.conv.weight.grad.isfinite().all()  # which a scaler or a guard can see
-    assert same(before, learner.state_dict())
-    assert learner.backward(batch()).finite
 
 
 def test_no_gradient_is_another_ones_memory() -> None:
@@ -438,58 +300,6 @@ def test_dropout_is_on_in_training_and_off_in_evaluation() -> None:
     assert model[2].training
 
 
-def test_a_fast_network_that_differs_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = Net()
-    images = batch().support[0]
-    calls = []
-
-    def scaled(factor: float) -> Any:
-        def network(params: Any, inputs: torch.Tensor) -> torch.Tensor:
-            calls.append(factor)
-            return factor * general_network(model)(params, inputs)
-
-        return lambda _: network
-
-    for factor, used in ((1.0, True), (1.0001, False)):
-        monkeypatch.setattr(networks, "fast_network", scaled(factor))
-        told = nullcontext() if used else pytest.warns(UserWarning, match="outputs differ by 0.0001")
-        with told:
-            network = networks.chosen_network(model, images)
-        calls.clear()
-        network(dict(model.named_parameters()), images)
-        assert bool(calls) is used
-    monkeypatch.setattr(networks, "fast_network", scaled(1.0))
-    calls.clear()
-    MAML(model, fast=False).backward(batch())
-    assert not calls
-
-
-def test_a_wrong_second_derivative_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = Net()
-
-    class Careless(torch.autograd.Function):
-        """tanh whose gradient is right and is treated as a constant."""
-
-        @staticmethod
-        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
-            ctx.save_for_backward(x)
-            return torch.tanh(x)
-
-        @staticmethod
-        def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
-            (x,) = ctx.saved_tensors
-            return gradients[0] * (1 - torch.tanh(x.detach()).square())
-
-    def network(params: Any, inputs: torch.Tensor) -> torch.Tensor:
-        x = F.conv2d(inputs, params["conv.weight"], params["conv.bias"], padding=1)
-        x = F.batch_norm(x, None, None, params["norm.weight"], params["norm.bias"], training=True)
-        return F.linear(Careless.apply(x).flatten(1), params["head.weight"], params["head.bias"])
-
-    monkeypatch.setattr(networks, "fast_network", lambda _: network)
-    with pytest.warns(UserWarning, match="second derivatives differ"):
-        assert networks.chosen_network(model, batch().support[0]) is not network
-
-
 BAD: dict[str, tuple[Callable[[], Any], str]] = {
     "steps": (
         lambda: MAML(Net(), inner_steps=0),
@@ -548,12 +358,6 @@ def test_errors_are_one_sentence(case: str) -> None:
     assert str(raised.value).count(". ") == 0
 
 
-def test_reptile_reports_nan_without_queries() -> None:
-    report = Reptile(Net()).backward(batch(queries=0))
-    assert report.query_loss != report.query_loss
-    assert report.to_floats()["gradients"] == 15
-
-
 def test_training_lowers_the_query_loss_of_new_tasks() -> None:
     for kind in ("MAML", "FOMAML", "MetaSGD", "MAML++", "MAML shared"):
         learner, optimizer = made(kind, inner_lr=0.1)
@@ -570,11 +374,3 @@ def test_training_lowers_the_query_loss_of_new_tasks() -> None:
         before = query_loss()
         train(learner, optimizer, range(1, 20))
         assert query_loss() < 0.8 * before, kind
-
-
-def test_the_hand_written_loss_is_the_learners() -> None:
-    learner = MAML(Net())
-    task = batch()[0]
-    value = loss(leaves(learner.model), task.support, task.support_labels).detach()
-    outputs = learner.network(dict(learner.model.named_parameters()), task.support)
-    assert torch.allclose(F.cross_entropy(outputs, task.support_labels).detach(), value)
