@@ -15,7 +15,8 @@ import torch
 
 from gradaccord import data
 from gradaccord.data.images.cifar import read_cifar
-from gradaccord.data.images.labelled import Images, Picture, load
+from gradaccord.data.images.labelled import Images, Picture
+from gradaccord.data.images.published import load
 from gradaccord.data.images.svhn import read_svhn
 
 np = pytest.importorskip("numpy")
@@ -221,7 +222,7 @@ def test_nothing_there(tmp_path, name):
 
 
 def test_unknown_set(tmp_path):
-    with pytest.raises(ValueError, match="`name` is 'imagenet': use one of mnist"):
+    with pytest.raises(ValueError, match="`name` is 'imagenet': use one of omniglot, .*mnist"):
         load("imagenet", tmp_path)
 
 

@@ -81,12 +81,15 @@ TYDIQA_DEV = {
 TYDIQA_TRAIN = {"en": 3696, "ko": 1625, "sw": 2755}
 MLQA = {"ar": 517, "de": 512, "en": 1148, "es": 500, "hi": 507, "vi": 511, "zh": 504}
 
+# Some of the 110 languages.
+COMMON_VOICE = {"de": 42984, "en": 54792, "hi": 18552, "kk": 6130, "my": 806, "te": 245, "yo": 5409}
 COUNTS = {
     "sst": splits(8544, 1101, 2210),
     "sts": splits(6040, 863, 1725),
     "quora": splits(13506, 20214),
     "cfimdb": splits(1707, 245, 488),
     "squad1": splits(4961, 5609),
+    "squad1-articles": splits(3807, 10570),
     "squad2": splits(None, 6078),
     "newsqa": splits(None, 4212),
     "duorc": splits(127, 126),
@@ -118,6 +121,9 @@ COUNTS = {
     "mahaner/mr": splits(None, 1500, 1999),
     "telugu-gold/te": splits(2609, None, 652),
     "myner/my": splits(13323, 1640, 1641),
+    "ilner/hi": splits(11076, 1389, 1388),
+    "ilner/te": splits(2993, 384, 384),
+    "ilner/ur": splits(8720, 1094, 1096),
     "uner/da": splits(4383, 564, 565),
     "uner/sr": splits(3328, 536, 520),
     "uner/tl_trg": splits(None, None, 128),
@@ -131,6 +137,7 @@ COUNTS = {
     **{f"xquad/{language}": splits(None, None, 1190) for language in XQUAD},
     **{f"tydiqa/{lang}": splits(TYDIQA_TRAIN.get(lang), dev) for lang, dev in TYDIQA_DEV.items()},
     **{f"mlqa/{language}": splits(None, dev) for language, dev in MLQA.items()},
+    **{f"common-voice-text/{language}": splits(lines) for language, lines in COMMON_VOICE.items()},
     **{f"ntrex/{language}": splits(None, None, 1997) for language in NTREX},
 }
 PICTURES = {
@@ -138,6 +145,7 @@ PICTURES = {
     "cub200": {"train": 5994, "test": 5794},
     "tiny-imagenet-fewshot": {"train": 6400, "dev": 1600, "test": 2000},
     "fashion-mnist": {"train": 10000, "test": 10000},
+    "cifar10": {"train": 10000, "test": 2000},
 }
 
 
@@ -149,7 +157,10 @@ def listed():
 def test_the_listing_counts_what_the_readme_counts_and_knows_every_set(listed):
     for name, counts in {**COUNTS, **PICTURES}.items():
         assert dict(listed[name].counts) == counts, name
-    others = {name for name in listed if not name.startswith("cldr/")} - {*COUNTS, *PICTURES}
+    voices = {name for name in listed if name.startswith("common-voice-text/")}
+    assert len(voices) == 110
+    assert {"common-voice-text/zh-CN", "common-voice-text/fy-NL"} <= voices
+    others = {name for name in listed if not name.startswith("cldr/")} - {*COUNTS, *PICTURES} - voices
     assert others == {f"masakhaner2/{lang}" for lang in MASAKHANER} - {*COUNTS}
     assert not [found.problem for found in listed.values() if found.problem]
 
@@ -164,7 +175,7 @@ def test_masakhaner_has_the_range_that_the_readme_gives(listed):
 
 def test_reading_gives_as_many_examples_as_the_listing_counts_in_every_set(listed):
     for name, found in listed.items():
-        if "image" in found.kind:
+        if "image" in found.kind or (name.startswith("common-voice") and name not in COUNTS):
             continue
         dataset = data.load(name, FOLDER)
         assert dataset.counts == dict(found.counts), name
@@ -191,6 +202,15 @@ def test_classes_of_real_files_are_where_their_numbers_say():
     assert [sum(e.label == n for e in quora) for n in (0, 1)] == [8476, 5030]
     sts = load("sts", splits=["dev"]).splits["dev"]
     assert sts[1].label == 4.6
+
+
+def test_cifar10_in_a_zip_of_class_folders():
+    cifar = load("cifar10")
+    assert cifar.labels == (
+        "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
+    )  # fmt: skip
+    assert cifar.split("train").images.shape == (10000, 3, 32, 32)
+    assert cifar.split("test").labels.bincount().tolist() == [200] * 10
 
 
 def test_quora_rows_without_a_label_stay_unlabelled_and_are_counted():

@@ -489,7 +489,10 @@ def test_a_wrong_second_derivative_is_found_out(monkeypatch: pytest.MonkeyPatch)
 
 
 BAD: dict[str, tuple[Callable[[], Any], str]] = {
-    "steps": (lambda: MAML(Net(), inner_steps=0), "`inner_steps` is 0: use a whole number from 1 on."),
+    "steps": (
+        lambda: MAML(Net(), inner_steps=0),
+        "`inner_steps` is 0: it must be a whole number >= 1.",
+    ),
     "rate": (lambda: MAML(Net(), inner_lr=-1), "`inner_lr` is -1: use a positive number such as 0.1."),
     "model": (lambda: MAML("net"), "`model` must be a torch.nn.Module, got str."),
     "nothing adapted": (

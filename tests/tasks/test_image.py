@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from gradaccord.core.replay import RandomState
-from gradaccord.data.images.labelled import Images, load
+from gradaccord.data.images.labelled import Images
+from gradaccord.data.images.published import load
 from gradaccord.models.multitask import MultiTaskModel
 from gradaccord.models.trunks.images import Conv4Trunk
 from gradaccord.models.trunks.loading import load_trunk

@@ -16,10 +16,8 @@ from collections.abc import Hashable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
-from gradaccord.data.dataset import Dataset
+from gradaccord.data.dataset import ORDER, Dataset
 from gradaccord.data.images.labelled import Images
-
-ORDER = ("train", "dev", "test")
 
 
 def cut(dataset: Dataset, shares: float | Mapping[str, float], *, seed: int = 0) -> Dataset:

@@ -10,7 +10,7 @@ from typing import Any
 from gradaccord.data.examples import EXAMPLES
 from gradaccord.data.files.columns import Reader, has, no_column
 from gradaccord.data.files.layouts import Wanted
-from gradaccord.data.files.rows import FORMATS, rows_of
+from gradaccord.data.files.tables import FORMATS, rows_of
 from gradaccord.data.files.text_files import File, at
 from gradaccord.models.saving import saved_tasks
 from gradaccord.runs.files import MODEL

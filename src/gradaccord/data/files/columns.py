@@ -10,11 +10,11 @@ from difflib import get_close_matches
 from typing import Any
 
 from gradaccord.data.examples import EXAMPLES, Answer, Example
+from gradaccord.data.files.conll import MENDED, impossible
 from gradaccord.data.files.labels import Classes, value
 from gradaccord.data.files.layouts import Wanted
+from gradaccord.data.files.squad import check_answer
 from gradaccord.data.files.text_files import File, at
-from gradaccord.data.text.conll import MENDED, impossible
-from gradaccord.data.text.squad import check_answer
 
 Columns = Mapping[str, str | Sequence[str]]
 

@@ -13,12 +13,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gradaccord.data.dataset import Dataset
+from gradaccord.data.dataset import ORDER, SPLITS, Dataset
 from gradaccord.data.examples import EXAMPLES
 from gradaccord.data.files.columns import Columns, Reader
-from gradaccord.data.files.layouts import ORDER, SPLITS, Iob, Wanted, with_own_ids
+from gradaccord.data.files.layouts import Iob, Wanted, with_own_ids
 from gradaccord.data.files.own_files import examples, options_of, with_labels
-from gradaccord.data.files.rows import Row
+from gradaccord.data.files.tables import Row
 from gradaccord.data.files.text_files import File
 
 

@@ -11,14 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gradaccord.data.dataset import Dataset
+from gradaccord.data.dataset import ORDER, SPLITS, Dataset
 from gradaccord.data.examples import Question, Tagged
+from gradaccord.data.files import squad
 from gradaccord.data.files.columns import Columns, Reader, cell_of
-from gradaccord.data.files.layouts import ORDER, SPLITS, Iob, Wanted, with_own_ids
-from gradaccord.data.files.rows import Row, format_of, rows_of
+from gradaccord.data.files.conll import Conll, types_in
+from gradaccord.data.files.layouts import Iob, Wanted, with_own_ids
+from gradaccord.data.files.tables import Row, format_of, rows_of
 from gradaccord.data.files.text_files import File, at
-from gradaccord.data.text import squad
-from gradaccord.data.text.conll import Conll, types_in
 
 Files = Mapping[str, str | Path | Sequence[str | Path]]
 

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 import torch
 from torch import nn
 
+from gradaccord.core.checks import whole_number
 from gradaccord.core.engine import Engine
 from gradaccord.core.parameters import unwrapped
 from gradaccord.core.sharding import is_sharded
@@ -448,13 +449,6 @@ def dense(gradients: Sequence[torch.Tensor | None]) -> list[Any]:
             "sparse=False, or use torch.nn.Embedding."
         )
     return list(gradients)
-
-
-def whole_number(field: str, value: object, least: int = 1) -> int:
-    """The value, if it is a whole number that is large enough."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ValueError(f"`{field}` is {value!r}: use a whole number from {least} on.")
-    return value
 
 
 def rate_of(field: str, value: object) -> float:

@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from gradaccord.core.checks import whole_number
 from gradaccord.core.parameters import unwrapped
-from gradaccord.meta.learners.learner import one_of, whole_number
+from gradaccord.meta.learners.learner import one_of
 from gradaccord.meta.learners.maml import MAML
 from gradaccord.meta.learners.per_tensor import PerTensor
 from gradaccord.meta.network.general import Params, batch_statistics

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from gradaccord.core.checks import whole_number
 from gradaccord.meta.episodes.minibatches import minibatches
 from gradaccord.meta.episodes.task_batch import Task
 from gradaccord.meta.learners.learner import (
@@ -17,7 +18,6 @@ from gradaccord.meta.learners.learner import (
     one_of,
     rate_of,
     unknown,
-    whole_number,
 )
 from gradaccord.meta.learners.per_tensor import PerTensor
 from gradaccord.meta.network.general import Params

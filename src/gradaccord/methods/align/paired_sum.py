@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from gradaccord.core.bank import compact, deliver, put, take
+from gradaccord.core.checks import whole_number
 from gradaccord.core.losses import Losses, LossFn, OwnBatches, read_losses
 from gradaccord.core.parameters import Model
 from gradaccord.core.replay import RandomState
@@ -90,11 +91,9 @@ class PairedSum:
         engine: Any = None,
         seed: int = 0,
     ) -> None:
-        if isinstance(every, bool) or not isinstance(every, int) or every < 2:
-            raise ValueError(f"`every` is {every!r}: a pair takes at least 2 batches.")
         if reduction not in ("sum", "mean"):
             raise ValueError(f"`reduction` is {reduction!r}: use 'sum' or 'mean'.")
-        self.every = every
+        self.every = whole_number("every", every, least=2)
         self.reduction = reduction
         self.gatherer = Gatherer(model, engine)
         self.parameters = self.gatherer.parameters

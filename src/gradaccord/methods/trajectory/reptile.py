@@ -7,11 +7,12 @@ from typing import Any
 import torch
 
 from gradaccord.core.autocast import weights_moved
+from gradaccord.core.checks import whole_number
 from gradaccord.core.losses import Losses, SharedBatch, read_losses
 from gradaccord.core.parameters import Model
 from gradaccord.core.report import StepReport
 from gradaccord.core.sharding import local
-from gradaccord.methods.trajectory.trajectory import Trajectory, whole_number
+from gradaccord.methods.trajectory.trajectory import Trajectory
 
 
 class Interpolation(Trajectory):

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from gradaccord.core.autocast import weights_moved
+from gradaccord.core.checks import whole_number
 from gradaccord.core.losses import Losses
 from gradaccord.core.method import Method
 from gradaccord.core.parameters import Model, Parameters, matching
@@ -310,13 +311,6 @@ def copied(parameter: torch.Tensor, memory: torch.Tensor | None) -> torch.Tensor
     ):
         return part.clone()
     return memory.copy_(part)
-
-
-def whole_number(field: str, value: int) -> int:
-    """The value of an option that must be an integer >= 1."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"`{field}` is {value!r}: it must be a whole number >= 1.")
-    return value
 
 
 def _refuse_unknown(options: dict[str, Any], kind: type[Trajectory]) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradaccord.data.files.layouts import Layout, Set
-from gradaccord.data.text.conll import PLAIN, Conll, count_sentences
+from gradaccord.data.files.conll import PLAIN, Conll, count_sentences
+from gradaccord.data.files.layouts import Layout, PublishedSet
 
 TYPES = ("PER", "LOC", "ORG")
 SPLIT = r"(?P<split>train|dev|valid|validation|test)"
@@ -41,14 +41,14 @@ SERBIAN = Conll(word=1, tag=2, comments=True)
 SHARED_TASK = Conll(encodings=OLD)
 
 
-def _set(name: str, *published: Layout, labels: tuple[str, ...] = TYPES, **more: Any) -> Set:
+def _set(name: str, *published: Layout, labels: tuple[str, ...] = TYPES, **more: Any) -> PublishedSet:
     folder = name.replace("-", "_")
     ours = Layout(
         rf"{folder}/(?P<language>[a-z][\w-]*)/{SPLIT}(?:\.(?:conll|txt|tsv|bio))?",
         PLAIN,
         count_sentences,
     )
-    return Set(name, "tagging", (ours, *published), labels, languages=True, **more)
+    return PublishedSet(name, "tagging", (ours, *published), labels, languages=True, **more)
 
 
 SETS = (
@@ -85,6 +85,7 @@ SETS = (
         labels=(*TYPES, "DATE"),
         aliases=("masakhaner",),
     ),
+    _set("ilner"),
     _set("hiner", Layout(rf"collapsed/{SPLIT}\.conll", HINER, inside_languages=("hi",))),
     _set("kaznerd", Layout(rf"IOB2_{SPLIT}\.txt", KAZNERD, inside_languages=("kk",))),
     _set("mahaner", Layout(rf"{SPLIT}_iob\.txt", MAHANER, inside_languages=("mr",))),

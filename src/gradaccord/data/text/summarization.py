@@ -5,33 +5,23 @@ from __future__ import annotations
 import json
 import re
 from functools import partial
-from itertools import count as numbers
 from typing import Any
 
 from gradaccord.data.examples import Document
-from gradaccord.data.files.layouts import Layout, Set, Wanted, count_lines
+from gradaccord.data.files.layouts import Layout, PublishedSet, Wanted, count_lines
 from gradaccord.data.files.text_files import File, at, field
+from gradaccord.data.text.json_lines import JsonLines
 
+LINES = JsonLines("summarization")
+PAIRS = JsonLines("summarization", {"text": "document", "summaries": "summary"})
 REUTERS = {"TRAIN": "train", "TEST": "test", "NOT-USED": "dev"}
 # Of the 10,000 evaluation pairs the first 1,000 are the customary test set; the next serve as dev.
 GOOGLE_TEST = 1000
 
 
-def read_lines(file: File, wanted: Wanted) -> list[Document]:
-    """JSON lines of id, text and summaries."""
-    return [
-        Document(
-            field(row, "text", file, line),
-            tuple(field(row, "summaries", file, line)),
-            str(row.get("id", line - 1)),
-        )
-        for line, row in file.json_lines()
-    ]
-
-
 def read_reuters(file: File, wanted: Wanted) -> list[Document]:
     """Pairs of one of Lewis's splits; those that he did not use are the dev split."""
-    examples = []
+    rows = []
     for line, row in file.json_lines():
         written = field(row, "lewissplit", file, line)
         if written not in REUTERS:
@@ -39,9 +29,8 @@ def read_reuters(file: File, wanted: Wanted) -> list[Document]:
                 f"{at(file, line)}: the split {written!r} is not one of {', '.join(REUTERS)}."
             )
         if REUTERS[written] == wanted.split:
-            texts = field(row, "document", file, line), (field(row, "summary", file, line),)
-            examples.append(Document(*texts, str(row.get("id", line - 1))))
-    return examples
+            rows.append((line, row))
+    return PAIRS.examples(rows, file, wanted) if rows else []
 
 
 def count_reuters(file: File, wanted: Wanted) -> int:
@@ -61,13 +50,10 @@ def read_aligned(file: File, wanted: Wanted, *, ends: dict[str, str]) -> list[Do
 
 def read_references(file: File, wanted: Wanted) -> list[Document]:
     """`input.txt` with its references in `task1_ref0.txt` and so on."""
-    found = []
-    for number in numbers():
-        reference = file.sibling(f"task1_ref{number}.txt")
-        if reference is None:
-            break
+    found = [file.beside("task1_ref0.txt")]
+    while (reference := file.sibling(f"task1_ref{len(found)}.txt")) is not None:
         found.append(reference)
-    return _aligned(file, found or [file.beside("task1_ref0.txt")], wanted)
+    return _aligned(file, found, wanted)
 
 
 def _aligned(file: File, references: list[File], wanted: Wanted) -> list[Document]:
@@ -107,34 +93,34 @@ def read_google(file: File, wanted: Wanted) -> list[Document]:
     return examples[GOOGLE_TEST : 2 * GOOGLE_TEST] if wanted.split == "dev" else examples
 
 
-def _set(name: str, *layouts: Layout, **more: Any) -> Set:
-    return Set(name, "summarization", layouts, **more)
+def _set(name: str, *layouts: Layout, **more: Any) -> PublishedSet:
+    return PublishedSet(name, "summarization", layouts, **more)
 
 
 _TITLES = partial(read_aligned, ends={".article": ".title"})
-_PAIRS = partial(read_aligned, ends={".src": ".tgt", ".source": ".target"})
+_SOURCES = partial(read_aligned, ends={".src": ".tgt", ".source": ".target"})
 
 SETS = (
     _set(
         "gigaword",
-        Layout(r"gigaword_test1951\.jsonl", read_lines, count_lines, split="test"),
+        LINES.layout(r"gigaword_test1951\.jsonl", split="test"),
         Layout(r"(?P<split>train|valid)\.article(?:\.filter)?\.txt", _TITLES, count_lines),
         Layout(r"Giga/input\.txt", read_references, count_lines, split="test"),
         Layout(
             r"(?:ggw|giga)\w*/(?:[^/]+/)?(?P<split>train|dev|valid|val|test)\.(?:src|source)(?:\.txt)?",
-            _PAIRS,
+            _SOURCES,
             count_lines,
         ),
     ),
     _set(
         "duc2004",
-        Layout(r"duc2004\.jsonl", read_lines, count_lines, split="test"),
+        LINES.layout(r"duc2004\.jsonl", split="test"),
         Layout(r"DUC2004/input\.txt", read_references, count_lines, split="test"),
         aliases=("duc",),
     ),
     _set(
         "google-compression",
-        Layout(r"google_sentence_compression_test1000\.jsonl", read_lines, count_lines, split="test"),
+        LINES.layout(r"google_sentence_compression_test1000\.jsonl", split="test"),
         Layout(r"comp-data\.eval\.json", read_google, inside_splits=("dev", "test")),
         Layout(r"sent-comp\.(?P<split>train)\d*\.json", read_google, many=True),
         aliases=("google-sentence-compression",),

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from itertools import permutations
 from typing import Any
 
-from gradaccord.data.files.layouts import Layout, Set
-from gradaccord.data.text import mrqa, newsqa, quasar, squad
+from gradaccord.data.files import squad
+from gradaccord.data.files.layouts import Layout, PublishedSet
+from gradaccord.data.text import mrqa, newsqa, quasar
 
 TYDIQA: Mapping[str, str] = {
     "arabic": "ar", "bengali": "bn", "english": "en", "finnish": "fi", "indonesian": "id",
@@ -18,13 +19,15 @@ _IN_ONE = squad.read_language(TYDIQA)
 _JSON = (squad.read, squad.count)
 
 
-def _set(name: str, *layouts: Layout, options: Mapping[str, Any] | None = None, **more: Any) -> Set:
-    # Said of every set: judged by another one's head, it keeps its own rules of scoring.
+def _set(
+    name: str, *layouts: Layout, options: Mapping[str, Any] | None = None, **more: Any
+) -> PublishedSet:
+    # Every set names its rules of scoring, and keeps them when another set's head is tested on it.
     own = {"unanswerable": False, "normalise": "squad", **(options or {})}
-    return Set(name, "question_answering", layouts, options=own, **more)
+    return PublishedSet(name, "question_answering", layouts, options=own, **more)
 
 
-def _robustqa(name: str, published: str, *layouts: Layout) -> Set:
+def _robustqa(name: str, published: str, *layouts: Layout) -> PublishedSet:
     file = name.replace("-", "_")
     return _set(
         name,
@@ -47,6 +50,12 @@ SETS = (
             names={"half_a": "train", "half_b": "dev"},
         ),
         aliases=("squad", "squad1.1", "squad-v1"),
+    ),
+    # 11 of the official train articles, and the whole official dev set.
+    _set(
+        "squad1-articles",
+        Layout(r"squad_v1\.1_(?P<split>train)_11_articles\.json", *_JSON),
+        Layout(r"squad_v1\.1_dev_half_[ab]\.json", *_JSON, split="dev", many=True),
     ),
     _set(
         "squad2",
