@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradaccord.models.trunks.switches import compile_trunk
+from gradaccord.models.trunks.execution import compile_trunk
 from gradaccord.train.config import Config
 from gradaccord.train.setup import Problem
 

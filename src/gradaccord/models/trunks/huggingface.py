@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from gradaccord.models.trunks.switches import checkpoint_model
+from gradaccord.models.trunks.execution import checkpoint_model
 from gradaccord.models.trunks.trunk import Batch, Pooling, States, Trunk
 
 
@@ -58,8 +58,8 @@ class HuggingFaceTrunk(Trunk):
         return {"pooling": self.pooling, "attention": self.config._attn_implementation}
 
     def masked_lm_head(self) -> nn.Module:
-        """The checkpoint's own head; see `gradaccord.models.heads.masked_lm_head`."""
-        from gradaccord.models.heads.masked_lm_head import masked_lm_head
+        """The checkpoint's own head; see `gradaccord.models.heads`."""
+        from gradaccord.models.heads import masked_lm_head
 
         return masked_lm_head(self)
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from gradaccord.data.text.masking import Tokens as MaskTokens
 from gradaccord.models.trunks.conv4 import Conv4
-from gradaccord.models.trunks.switches import checkpoint_blocks
+from gradaccord.models.trunks.execution import checkpoint_blocks
 from gradaccord.models.trunks.trunk import Batch, States, Trunk
 
 CONV4 = "gradaccord-conv4"
@@ -24,7 +24,7 @@ class ImageTrunk(Trunk):
     channels: int
     dropout = 0.0
 
-    def seen(self, batch: Batch) -> torch.Tensor:
+    def images_of(self, batch: Batch) -> torch.Tensor:
         """The images with as many channels as the network takes; grey ones are repeated."""
         if "image" not in batch:
             raise ValueError(
@@ -76,7 +76,7 @@ class ResNetTrunk(ImageTrunk):
 
     def forward(self, batch: Batch) -> States:
         """A state per position of the last feature map; pooled by their mean."""
-        features: torch.Tensor = self.model(self.seen(batch), return_dict=True).last_hidden_state
+        features: torch.Tensor = self.model(self.images_of(batch), return_dict=True).last_hidden_state
         states = features.flatten(2).transpose(1, 2)
         return States(states, states.new_ones(states.shape[:2]), "mean")
 
@@ -118,7 +118,7 @@ class Conv4Trunk(ImageTrunk):
 
     def forward(self, batch: Batch) -> States:
         """One state per image."""
-        images = self.seen(batch)
+        images = self.images_of(batch)
         if images.shape[-2:] != (self.size, self.size):
             raise ValueError(
                 f"The images are {images.shape[-1]}x{images.shape[-2]} and the network takes "

@@ -10,6 +10,7 @@ from torch import nn
 
 from gradaccord.data.encoded import IGNORED
 from gradaccord.models.tokens import HuggingFaceTokens
+from gradaccord.models.trunks.execution import checkpoint_model
 from gradaccord.models.trunks.huggingface import (
     checked_pooling,
     dropout_of,
@@ -18,7 +19,6 @@ from gradaccord.models.trunks.huggingface import (
     pretrained,
     quiet,
 )
-from gradaccord.models.trunks.switches import checkpoint_model
 from gradaccord.models.trunks.trunk import Batch, Pooling, States, Trunk
 
 

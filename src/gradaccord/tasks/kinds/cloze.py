@@ -96,8 +96,7 @@ class EntityCloze(ClassLogits[Cloze]):
 
 def best_matches(predictions: Sequence[str], answers: Sequence[Sequence[str]]) -> dict[str, float]:
     """F1 and exact match in percent, for each prediction against the answer that fits it best."""
-    from gradaccord.tasks.qa.normalise import normalised
-    from gradaccord.tasks.qa.scoring import compare
+    from gradaccord.tasks.qa.scoring import compare, normalised
 
     f1 = exact = 0.0
     for prediction, right in zip(predictions, answers, strict=True):

@@ -11,7 +11,7 @@ from torch import nn
 
 from gradaccord.data.encoded import Batch, Encoded
 from gradaccord.data.examples import Choices
-from gradaccord.models.heads.layers import layers
+from gradaccord.models.heads import layers
 from gradaccord.models.tokens import Tokens
 from gradaccord.models.trunks.trunk import Trunk
 from gradaccord.tasks.kinds.class_logits import ClassLogits

@@ -9,7 +9,7 @@ import torch
 
 from gradaccord.data.encoded import Encoded
 from gradaccord.data.examples import Text
-from gradaccord.models.heads.layers import SequenceHead
+from gradaccord.models.heads import SequenceHead
 from gradaccord.models.tokens import Tokens
 from gradaccord.models.trunks.trunk import Trunk
 from gradaccord.tasks.task import Task
@@ -50,7 +50,7 @@ def sequence_head(
     return SequenceHead(
         trunk.hidden,
         outputs,
-        sequences=2 if pair == "separate" else 1,
+        pair=pair == "separate",
         layer_sizes=layer_sizes(head, trunk.hidden, pair=pair is not None),
         dropout=trunk.dropout if dropout is None else dropout,
     )

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from gradaccord.data.encoded import Encoded
-from gradaccord.models.heads.layers import layers
+from gradaccord.models.heads import layers
 from gradaccord.models.tokens import Encoding, Tokens
 from gradaccord.models.trunks.trunk import Batch, Trunk
 from gradaccord.tasks.kinds.class_logits import B, Binary, binary_labels

@@ -13,9 +13,9 @@ from small_models import save_checkpoint
 import gradaccord
 from gradaccord.models.trunks import switches
 from gradaccord.models.trunks.characters import CharacterTrunk
+from gradaccord.models.trunks.execution import compile_trunk
 from gradaccord.models.trunks.images import Conv4Trunk, ResNetTrunk
 from gradaccord.models.trunks.loading import load_trunk
-from gradaccord.models.trunks.switches import compile_trunk
 from gradaccord.models.trunks.trunk import States, Trunk
 
 KINDS = ("bert", "t5", "bart with its decoder", "characters", "resnet18", "conv4")
