@@ -42,14 +42,11 @@ class Rated(Example):
     kinds: ClassVar[Any] = {"grade": "number"}
     needed = ("text",)
     optional = ("label", "id")
+    about = ("text",)
 
     @classmethod
     def read(cls, cells: Cells) -> Rated:
         return cls(cells.text("text"), cells.label, cells.id)
-
-    @property
-    def leak_key(self) -> str:
-        return self.text
 
 
 @dataclass(frozen=True)

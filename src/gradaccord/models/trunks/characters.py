@@ -19,7 +19,7 @@ from gradaccord.data.text.masking import Tokens as MaskTokens
 from gradaccord.models.tokens import Encoding, Truncation
 from gradaccord.models.trunks.execution import checkpoint_blocks
 from gradaccord.models.trunks.huggingface import checked_pooling
-from gradaccord.models.trunks.trunk import Batch, Pooling, States, Trunk
+from gradaccord.models.trunks.trunk import Batch, Pooling, States, Trunk, save_own
 
 MODEL_TYPE = "gradaccord-characters"
 VOCABULARY = "characters.json"
@@ -118,12 +118,7 @@ class CharacterTrunk(Trunk):
 
     def save(self, folder: Path) -> None:
         """Write config.json and model.safetensors, which only this library reads."""
-        from safetensors.torch import save_file
-
-        config = {"model_type": MODEL_TYPE, **self.shape}
-        (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
-        weights = {name: value.detach().clone() for name, value in self.state_dict().items()}
-        save_file(weights, str(folder / "model.safetensors"))
+        save_own(self, folder, {"model_type": MODEL_TYPE, **self.shape})
 
 
 @dataclass(frozen=True)

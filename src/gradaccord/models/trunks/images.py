@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NoReturn
@@ -13,7 +12,7 @@ from torch import nn
 from gradaccord.data.text.masking import Tokens as MaskTokens
 from gradaccord.models.trunks.conv4 import Conv4
 from gradaccord.models.trunks.execution import checkpoint_blocks
-from gradaccord.models.trunks.trunk import Batch, States, Trunk
+from gradaccord.models.trunks.trunk import Batch, States, Trunk, save_own
 
 CONV4 = "gradaccord-conv4"
 
@@ -133,12 +132,7 @@ class Conv4Trunk(ImageTrunk):
 
     def save(self, folder: Path) -> None:
         """Write config.json and model.safetensors, which only this library reads."""
-        from safetensors.torch import save_file
-
-        config = {"model_type": CONV4, **self.shape}
-        (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
-        weights = {name: value.detach().clone() for name, value in self.state_dict().items()}
-        save_file(weights, str(folder / "model.safetensors"))
+        save_own(self, folder, {"model_type": CONV4, **self.shape})
 
 
 class NoTokens:

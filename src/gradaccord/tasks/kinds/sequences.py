@@ -70,15 +70,8 @@ def encode_texts(
     else:
         found = tokenised(tokens, firsts, seconds, max_length=max_length)
     step = 2 if pair == "separate" else 1
-    return Encoded(
-        ids=found.ids,
-        types=found.types,
-        first=torch.arange(0, step * len(examples) + 1, step, device="cpu"),
-        example=torch.arange(len(examples), device="cpu"),
-        columns={"label": label},
-        notes={"truncated": found.truncated},
-        pad=tokens.pad,
-    )
+    first = torch.arange(0, step * len(examples) + 1, step, device="cpu")
+    return found.encoded(tokens.pad, {"label": label}, first=first)
 
 
 def _check(examples: Sequence[Text], pair: Pair | None) -> None:
