@@ -25,8 +25,7 @@ from gradaccord.compare.processes import Run
 from gradaccord.compare.specs import Spec, with_controls
 from gradaccord.compare.summary import summarise
 from gradaccord.data.text import cldr
-from gradaccord.models.trunks.character_encoder import CharacterEncoder
-from gradaccord.models.trunks.characters import CharacterTokens, CharacterTrunk
+from gradaccord.models.trunks.characters import CharacterEncoder, CharacterTokens, CharacterTrunk
 from gradaccord.showcase.demo.findings import findings
 from gradaccord.showcase.demo.glyphs import Glyphs
 from gradaccord.showcase.demo.names import Names, demo_methods, recipe

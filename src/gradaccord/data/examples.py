@@ -26,6 +26,8 @@ class Example:
     needed: the fields that every row must have.
     optional: those that it may have.
     targets: those of them that hold the answer; the first must be there in training.
+    about: the fields that an example is about, which must not be in two splits; the first decides cuts.
+    pair: the two fields that an encoder reads as a pair; empty: it reads what the example is about.
     signs: columns (one of each group) by which a Hugging Face data set is known to be of this kind.
     """
 
@@ -34,6 +36,8 @@ class Example:
     needed: ClassVar[tuple[str, ...]]
     optional: ClassVar[tuple[str, ...]]
     targets: ClassVar[tuple[str, ...]] = ("label",)
+    about: ClassVar[tuple[str, ...]]
+    pair: ClassVar[tuple[str, ...]] = ()
     signs: ClassVar[tuple[tuple[str, ...], ...]] = ()
 
     def __init_subclass__(cls) -> None:
@@ -57,17 +61,22 @@ class Example:
     @property
     def leak_key(self) -> str:
         """What the example is about: a text that training and evaluation data should not share."""
-        raise NotImplementedError
+        fields = [getattr(self, name) for name in self.about]
+        texts = ([field] if isinstance(field, str) else field or () for field in fields)
+        return "\n".join(text for several in texts for text in several)
 
     @property
     def cut_key(self) -> Hashable:
         """Examples with the same key stay in one split when a split is cut."""
-        return self.leak_key
+        key: Hashable = getattr(self, self.about[0])
+        return key
 
     @property
     def texts(self) -> tuple[str, str | None]:
         """The text or the pair of texts that an encoder reads of it, whatever the task."""
-        return self.leak_key, None
+        if not self.pair:
+            return self.leak_key, None
+        return getattr(self, self.pair[0]), getattr(self, self.pair[1])
 
     @property
     def shown(self) -> str:
@@ -95,6 +104,8 @@ class Question(Example):
     kinds = {"question_answering": ""}
     needed = ("question", "context")
     optional = ("answers", "starts", "language", "id")
+    about = ("context",)
+    pair = ("question", "context")
     targets = ("answers", "starts")
     signs = (("question",), ("context",))
 
@@ -102,14 +113,6 @@ class Question(Example):
     def read(cls, cells: Cells) -> Self:
         question, context = cells.text("question").strip(), cells.text("context")
         return cls(question, context, *cells.answers(context), cells.language, cells.id)
-
-    @property
-    def leak_key(self) -> str:
-        return self.context
-
-    @property
-    def texts(self) -> tuple[str, str | None]:
-        return self.question, self.context
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +126,7 @@ class Tagged(Example):
     kinds = {"tagging": "types"}
     needed = ("words",)
     optional = ("tags", "id")
+    about = ("words",)
     targets = ("tags",)
     signs = (("tokens", "words"), ("ner_tags", "tags"))
 
@@ -139,10 +143,6 @@ class Tagged(Example):
     def leak_key(self) -> str:
         return " ".join(self.words)
 
-    @property
-    def cut_key(self) -> Hashable:
-        return self.words
-
 
 @dataclass(frozen=True, slots=True)
 class Choices(Example):
@@ -157,6 +157,7 @@ class Choices(Example):
     kinds = {"multiple_choice": "choice"}
     needed = ("premise", "choices")
     optional = ("question", "label", "id")
+    about = ("premise", "question", "choices")
     signs = (("premise",), ("choice1", "choices"))
 
     @classmethod
@@ -168,14 +169,6 @@ class Choices(Example):
                 f"{cells.where}: the label {label} is not one of 0..{len(choices) - 1}, the choices."
             )
         return cls(premise, question.strip(), choices, label, cells.id)
-
-    @property
-    def leak_key(self) -> str:
-        return "\n".join([self.premise, self.question, *self.choices])
-
-    @property
-    def cut_key(self) -> Hashable:
-        return self.premise
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +182,7 @@ class Document(Example):
     kinds = {"summarization": ""}
     needed = ("text",)
     optional = ("summaries", "id")
+    about = ("text",)
     targets = ("summaries",)
     signs = (
         ("document", "article", "text"),
@@ -199,10 +193,6 @@ class Document(Example):
     def read(cls, cells: Cells) -> Self:
         summaries = cells.texts("summaries", one_text=True)
         return cls(cells.text("text").strip(), tuple(text.strip() for text in summaries), cells.id)
-
-    @property
-    def leak_key(self) -> str:
-        return self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +207,7 @@ class Text(Example):
     kinds = {"classification": "class", "regression": "number"}
     needed = ("first",)
     optional = ("second", "label", "id")
+    about = pair = ("first", "second")
     signs = (("label",),)
 
     @classmethod
@@ -227,18 +218,6 @@ class Text(Example):
     @classmethod
     def task_options(cls, examples: Sequence[Any]) -> dict[str, Any]:
         return {"pair": "cross" if any(e.second is not None for e in examples) else None}
-
-    @property
-    def leak_key(self) -> str:
-        return self.first if self.second is None else f"{self.first}\n{self.second}"
-
-    @property
-    def cut_key(self) -> Hashable:
-        return self.first
-
-    @property
-    def texts(self) -> tuple[str, str | None]:
-        return self.first, self.second
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,16 +230,13 @@ class Line(Example):
     kinds = {"masked_lm": ""}
     needed = ("text",)
     optional = ("id",)
+    about = ("text",)
     targets = ()
     signs = (("text",),)
 
     @classmethod
     def read(cls, cells: Cells) -> Self:
         return cls(cells.text("text").strip(), cells.id)
-
-    @property
-    def leak_key(self) -> str:
-        return self.text
 
     @property
     def cut_key(self) -> Hashable:
@@ -281,6 +257,8 @@ class Candidate(Example):
     kinds = {"multi_answer": "truth"}
     needed = ("passage", "question", "answer")
     optional = ("label", "group", "id")
+    about = ("passage",)
+    pair = ("question", "passage")
 
     @classmethod
     def read(cls, cells: Cells) -> Self:
@@ -288,14 +266,6 @@ class Candidate(Example):
         given = cells.values.get("group")
         group = "" if given is None else str(given)
         return cls(passage, question, answer, cells.label, group, cells.id)
-
-    @property
-    def leak_key(self) -> str:
-        return self.passage
-
-    @property
-    def texts(self) -> tuple[str, str | None]:
-        return self.question, self.passage
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,6 +282,8 @@ class Cloze(Example):
     kinds = {"cloze": ""}
     needed = ("passage", "query", "entities")
     optional = ("answers", "id")
+    about = ("passage",)
+    pair = ("query", "passage")
     targets = ("answers",)
 
     @classmethod
@@ -320,14 +292,6 @@ class Cloze(Example):
         if cls.PLACEHOLDER not in query:
             raise ValueError(f"{cells.where}: the query has no {cls.PLACEHOLDER}.")
         return cls(passage, query, cells.texts("entities"), cells.texts("answers"), cells.id)
-
-    @property
-    def leak_key(self) -> str:
-        return self.passage
-
-    @property
-    def texts(self) -> tuple[str, str | None]:
-        return self.query, self.passage
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,24 +308,13 @@ class WordPair(Example):
     kinds = {"word_in_context": "truth"}
     needed = ("first", "second", "first_span", "second_span")
     optional = ("label", "id")
+    about = pair = ("first", "second")
 
     @classmethod
     def read(cls, cells: Cells) -> Self:
         first, second = cells.text("first"), cells.text("second")
         spans = cells.span("first_span", first), cells.span("second_span", second)
         return cls(first, second, *spans, cells.label, cells.id)
-
-    @property
-    def leak_key(self) -> str:
-        return f"{self.first}\n{self.second}"
-
-    @property
-    def cut_key(self) -> Hashable:
-        return self.first
-
-    @property
-    def texts(self) -> tuple[str, str | None]:
-        return self.first, self.second
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,6 +330,7 @@ class Coreference(Example):
     kinds = {"coreference": "truth"}
     needed = ("text", "noun_span", "pronoun_span")
     optional = ("label", "id")
+    about = ("text",)
 
     @classmethod
     def read(cls, cells: Cells) -> Self:
@@ -387,7 +341,3 @@ class Coreference(Example):
     @property
     def leak_key(self) -> str:
         return f"{self.text}\n{self.noun_span}{self.pronoun_span}"
-
-    @property
-    def cut_key(self) -> Hashable:
-        return self.text

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -161,3 +162,15 @@ class Task(ABC, Generic[E]):
     def sample_code(self, trunk: Mapping[str, Any]) -> tuple[str, list[str]]:
         """A question as Python code, and the imports it needs. trunk: the model's `config.json`."""
         return repr(self.sample_question), []
+
+
+@contextmanager
+def errors_named(task: str) -> Iterator[None]:
+    """An error raised inside begins with the task's name, once."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        sentence = str(error)
+        if not sentence.startswith(f"Task {task!r}"):
+            sentence = f"Task {task!r}: {sentence}"
+        raise ValueError(sentence) from error

@@ -54,24 +54,13 @@ class EntityCloze(ClassLogits[Cloze]):
             [e.query.replace(Cloze.PLACEHOLDER, entity) for _, e, entity in rows],
             max_length=self.max_length,
         )
-        return Encoded(
-            ids=found.ids,
-            types=found.types,
-            first=torch.arange(len(rows) + 1, device="cpu"),
+        labels = [int(entity in e.answers) if e.answers else -1 for _, e, entity in rows]
+        lost = sum(bool(e.answers) and not set(e.answers) & set(e.entities) for e in examples)
+        return found.encoded(
+            tokens.pad,
+            {"label": torch.tensor(labels, device="cpu")},
             example=torch.tensor([n for n, _, _ in rows], dtype=torch.int64, device="cpu"),
-            columns={
-                "label": torch.tensor(
-                    [int(entity in e.answers) if e.answers else -1 for _, e, entity in rows],
-                    device="cpu",
-                )
-            },
-            notes={
-                "truncated": found.truncated,
-                "answers not among the entities": sum(
-                    bool(e.answers) and not set(e.answers) & set(e.entities) for e in examples
-                ),
-            },
-            pad=tokens.pad,
+            notes={"answers not among the entities": lost},
         )
 
     def new_head(self, trunk: Trunk) -> nn.Module:
@@ -96,8 +85,7 @@ class EntityCloze(ClassLogits[Cloze]):
 
 def best_matches(predictions: Sequence[str], answers: Sequence[Sequence[str]]) -> dict[str, float]:
     """F1 and exact match in percent, for each prediction against the answer that fits it best."""
-    from gradaccord.tasks.qa.normalise import normalised
-    from gradaccord.tasks.qa.scoring import compare
+    from gradaccord.tasks.qa.scoring import compare, normalised
 
     f1 = exact = 0.0
     for prediction, right in zip(predictions, answers, strict=True):

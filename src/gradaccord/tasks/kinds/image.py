@@ -12,7 +12,7 @@ from torch.nn.functional import pad
 
 from gradaccord.data.encoded import Batch, Encoded
 from gradaccord.data.images.labelled import Images, Picture
-from gradaccord.models.heads.layers import layers
+from gradaccord.models.heads import layers
 from gradaccord.models.tokens import Tokens
 from gradaccord.models.trunks.images import ImageTrunk
 from gradaccord.models.trunks.trunk import Trunk

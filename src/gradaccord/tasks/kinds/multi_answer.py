@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import nn
 
 from gradaccord.data.encoded import Encoded
@@ -51,15 +50,7 @@ class MultiAnswer(Binary[Candidate]):
             [f"{e.question} {e.answer}" for e in examples],
             max_length=self.max_length,
         )
-        return Encoded(
-            ids=found.ids,
-            types=found.types,
-            first=torch.arange(len(examples) + 1, device="cpu"),
-            example=torch.arange(len(examples), device="cpu"),
-            columns={"label": label},
-            notes={"truncated": found.truncated},
-            pad=tokens.pad,
-        )
+        return found.encoded(tokens.pad, {"label": label})
 
     def new_head(self, trunk: Trunk) -> nn.Module:
         return sequence_head(trunk, 2, self.head, self.dropout, pair="cross")

@@ -11,7 +11,7 @@ from torch import nn
 
 from gradaccord.data.encoded import Batch, Encoded
 from gradaccord.data.examples import Choices
-from gradaccord.models.heads.layers import layers
+from gradaccord.models.heads import layers
 from gradaccord.models.tokens import Tokens
 from gradaccord.models.trunks.trunk import Trunk
 from gradaccord.tasks.kinds.class_logits import ClassLogits
@@ -90,26 +90,15 @@ class MultipleChoice(ClassLogits[Choices]):
                     f"Example {e.id!r} has the label {e.label}: it must be one of "
                     f"0..{len(e.choices) - 1}, the number of a choice."
                 )
-        counts = [len(e.choices) for e in examples]
         found = tokenised(
             tokens,
             [f"{e.premise} {self.question(e)}".strip() for e in examples for _ in e.choices],
             [choice for e in examples for choice in e.choices],
             max_length=self.max_length,
         )
-        return Encoded(
-            ids=found.ids,
-            types=found.types,
-            first=torch.tensor([0, *counts], device="cpu").cumsum(0),
-            example=torch.arange(len(examples), device="cpu"),
-            columns={
-                "label": torch.tensor(
-                    [-1 if e.label is None else e.label for e in examples], device="cpu"
-                )
-            },
-            notes={"truncated": found.truncated},
-            pad=tokens.pad,
-        )
+        labels = [-1 if e.label is None else e.label for e in examples]
+        first = torch.tensor([0, *(len(e.choices) for e in examples)], device="cpu").cumsum(0)
+        return found.encoded(tokens.pad, {"label": torch.tensor(labels, device="cpu")}, first=first)
 
     def new_head(self, trunk: Trunk) -> nn.Module:
         return ChoiceHead(

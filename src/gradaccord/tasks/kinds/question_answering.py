@@ -12,12 +12,11 @@ from torch.nn.functional import cross_entropy
 
 from gradaccord.data.encoded import IGNORED, Batch, Encoded
 from gradaccord.data.examples import Question
-from gradaccord.models.heads.token_head import TokenHead
+from gradaccord.models.heads import TokenHead
 from gradaccord.models.tokens import Tokens
 from gradaccord.models.trunks.trunk import Trunk
 from gradaccord.tasks.qa.breaks import Split
-from gradaccord.tasks.qa.normalise import Normalisation
-from gradaccord.tasks.qa.scoring import NullThreshold, best_match, best_null_threshold
+from gradaccord.tasks.qa.scoring import Normalisation, NullThreshold, best_match, best_null_threshold
 from gradaccord.tasks.qa.spans import Answer, Spans, best_spans, ranked
 from gradaccord.tasks.qa.windows import encode_questions, has_answer
 from gradaccord.tasks.task import Output, StartingFile, Task

@@ -9,7 +9,7 @@ import torch
 
 from gradaccord.data.encoded import Encoded
 from gradaccord.data.examples import Text
-from gradaccord.models.heads.layers import SequenceHead
+from gradaccord.models.heads import SequenceHead
 from gradaccord.models.tokens import Tokens
 from gradaccord.models.trunks.trunk import Trunk
 from gradaccord.tasks.task import Task
@@ -50,7 +50,7 @@ def sequence_head(
     return SequenceHead(
         trunk.hidden,
         outputs,
-        sequences=2 if pair == "separate" else 1,
+        pair=pair == "separate",
         layer_sizes=layer_sizes(head, trunk.hidden, pair=pair is not None),
         dropout=trunk.dropout if dropout is None else dropout,
     )
@@ -70,15 +70,8 @@ def encode_texts(
     else:
         found = tokenised(tokens, firsts, seconds, max_length=max_length)
     step = 2 if pair == "separate" else 1
-    return Encoded(
-        ids=found.ids,
-        types=found.types,
-        first=torch.arange(0, step * len(examples) + 1, step, device="cpu"),
-        example=torch.arange(len(examples), device="cpu"),
-        columns={"label": label},
-        notes={"truncated": found.truncated},
-        pad=tokens.pad,
-    )
+    first = torch.arange(0, step * len(examples) + 1, step, device="cpu")
+    return found.encoded(tokens.pad, {"label": label}, first=first)
 
 
 def _check(examples: Sequence[Text], pair: Pair | None) -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from gradaccord.data.encoded import Encoded
-from gradaccord.models.heads.layers import layers
+from gradaccord.models.heads import layers
 from gradaccord.models.tokens import Encoding, Tokens
 from gradaccord.models.trunks.trunk import Batch, Trunk
 from gradaccord.tasks.kinds.class_logits import B, Binary, binary_labels
@@ -20,6 +20,7 @@ from gradaccord.tasks.tokenising import Tokenised, encodings
 
 # What a span becomes of which truncation left nothing: the first token, which sees the whole sequence.
 LOST = (0, 1)
+SPANS = ("first_span", "second_span")  # columns
 
 
 class Marked(NamedTuple):
@@ -66,22 +67,9 @@ class SpanPair(Binary[B]):
             found.add(encoding)
             for finder, (_, text, span) in zip(finders, self.marked(example), strict=True):
                 finder.find(encoding, text, span)
-        return Encoded(
-            ids=found.ids,
-            types=found.types,
-            first=torch.arange(len(examples) + 1, device="cpu"),
-            example=torch.arange(len(examples), device="cpu"),
-            pad=tokens.pad,
-            columns={
-                "label": label,
-                "first_span": finders[0].column(),
-                "second_span": finders[1].column(),
-            },
-            notes={
-                "truncated": found.truncated,
-                "spans cut": sum(finder.cut for finder in finders),
-            },
-        )
+        spans = {name: finder.column() for name, finder in zip(SPANS, finders, strict=True)}
+        cut = sum(finder.cut for finder in finders)
+        return found.encoded(tokens.pad, {"label": label, **spans}, notes={"spans cut": cut})
 
     def new_head(self, trunk: Trunk) -> nn.Module:
         return SpanPairHead(
@@ -141,8 +129,7 @@ class SpanPairHead(nn.Module):
     def forward(self, trunk: Trunk, batch: Batch) -> torch.Tensor:
         """[rows, outputs]."""
         states = trunk(batch)
-        u = span_mean(states.tokens, batch["first_span"])
-        v = span_mean(states.tokens, batch["second_span"])
+        u, v = (span_mean(states.tokens, batch[name]) for name in SPANS)
         output: torch.Tensor = self.layers(torch.cat([states.pooled, u, v, (u - v).abs()], -1))
         return output
 

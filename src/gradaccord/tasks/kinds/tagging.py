@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 
 from gradaccord.data.encoded import IGNORED, Batch, Encoded, Ragged
 from gradaccord.data.examples import Tagged
-from gradaccord.models.heads.token_head import TokenHead
+from gradaccord.models.heads import TokenHead
 from gradaccord.models.tokens import Encoding, Tokens
 from gradaccord.models.trunks.trunk import Trunk
 from gradaccord.tasks.task import Output, StartingFile, Task

@@ -1,13 +1,66 @@
-"""The layers of a masked-LM model after its encoder, as a module of their own."""
+"""What reads the trunk, one head a task: over sequences, over tokens, and to predict masked tokens."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
 from gradaccord.models.trunks.huggingface import HuggingFaceTrunk, pretrained, quiet
+from gradaccord.models.trunks.trunk import Batch, Trunk
+
+
+def layers(inputs: int, outputs: int, hidden: Sequence[int] = (), dropout: float = 0.1) -> nn.Module:
+    """Dropout and a linear layer; with `hidden` sizes, dropout, linear and GELU for each before it.
+
+    The minBERT report's hidden-layer heads: (H,) for single sentences, (H, H // 4) for pairs.
+    """
+    parts: list[nn.Module] = []
+    for size in hidden:
+        parts += [nn.Dropout(dropout), nn.Linear(inputs, size), nn.GELU()]
+        inputs = size
+    return nn.Sequential(*parts, nn.Dropout(dropout), nn.Linear(inputs, outputs))
+
+
+class SequenceHead(nn.Module):
+    """Reads a row's pooled vector u; of a pair encoded apart, u, v and |u - v|, to see agreement."""
+
+    def __init__(
+        self,
+        hidden: int,
+        outputs: int,
+        *,
+        pair: bool = False,
+        layer_sizes: Sequence[int] = (),
+        dropout: float = 0.1,
+    ) -> None:
+        super().__init__()
+        self.pair = pair
+        self.layers = layers(hidden * (3 if pair else 1), outputs, layer_sizes, dropout)
+
+    def forward(self, trunk: Trunk, batch: Batch) -> torch.Tensor:
+        """[rows, outputs]."""
+        pooled = trunk(batch).pooled
+        if self.pair:
+            first, second = pooled.view(-1, 2, pooled.shape[-1]).unbind(1)
+            pooled = torch.cat([first, second, (first - second).abs()], -1)
+        output: torch.Tensor = self.layers(pooled)
+        return output
+
+
+class TokenHead(nn.Module):
+    """Reads every token, for spans and tags: dropout and a linear layer over its state."""
+
+    def __init__(self, hidden: int, outputs: int, *, dropout: float = 0.1) -> None:
+        super().__init__()
+        self.layers = layers(hidden, outputs, (), dropout)
+
+    def forward(self, trunk: Trunk, batch: Batch) -> torch.Tensor:
+        """[rows, length, outputs]."""
+        output: torch.Tensor = self.layers(trunk(batch).tokens)
+        return output
 
 
 class MaskedLMHead(nn.Module):

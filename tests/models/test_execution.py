@@ -11,11 +11,11 @@ import torch
 from small_models import save_checkpoint
 
 import gradaccord
-from gradaccord.models.trunks import switches
+from gradaccord.models.trunks import execution
 from gradaccord.models.trunks.characters import CharacterTrunk
+from gradaccord.models.trunks.execution import compile_trunk
 from gradaccord.models.trunks.images import Conv4Trunk, ResNetTrunk
 from gradaccord.models.trunks.loading import load_trunk
-from gradaccord.models.trunks.switches import compile_trunk
 from gradaccord.models.trunks.trunk import States, Trunk
 
 KINDS = ("bert", "t5", "bart with its decoder", "characters", "resnet18", "conv4")
@@ -127,7 +127,7 @@ def test_a_hugging_face_model_without_the_switch_is_refused() -> None:
     model = ResNetTrunk.resnet18().model
     assert isinstance(model, ResNetModel)
     with pytest.raises(ValueError, match=r"A ResNetModel cannot recompute its activations: set train"):
-        switches.checkpoint_model(model)
+        execution.checkpoint_model(model)
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def graphs(monkeypatch: Any, caplog: Any) -> Any:
 
     torch._dynamo.reset()
     caplog.set_level(logging.ERROR, "torch.__trace")  # pages of it, which pytest would keep
-    monkeypatch.setattr(switches, "BACKEND", backend)
+    monkeypatch.setattr(execution, "BACKEND", backend)
     yield run
     torch._dynamo.reset()
 
@@ -211,7 +211,7 @@ def test_a_trunk_that_cannot_be_compiled_is_refused_and_left_as_it_was(monkeypat
         raise RuntimeError("no compiler\nand much more")
 
     torch._dynamo.reset()
-    monkeypatch.setattr(switches, "BACKEND", broken)
+    monkeypatch.setattr(execution, "BACKEND", broken)
     trunk = Stubborn()
     with pytest.raises(ValueError, match=r"^A Stubborn cannot be compiled here \(.*\)") as caught:
         compile_trunk(trunk, {"x": torch.ones(2, 3, 4)})
