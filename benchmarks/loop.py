@@ -23,8 +23,8 @@ from rich.console import Console
 from torch.nn.utils import clip_grad_norm_
 
 from gradaccord.cli.train_screen import Screen
-from gradaccord.runs.files import Log
 from gradaccord.runs.interrupts import Interrupts
+from gradaccord.runs.log import Log
 from gradaccord.train.config import Config
 from gradaccord.train.config_file import check_config
 from gradaccord.train.loop import Fit

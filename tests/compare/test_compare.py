@@ -15,7 +15,7 @@ from train_toy import content_of, said, same, until, weights, write_files
 
 from gradaccord.cli.app import main
 from gradaccord.compare.runs import threads_of_each
-from gradaccord.runs.files import locked
+from gradaccord.runs.lock import locked
 from gradaccord.train.config_file import check_config, read_config, write_config
 
 METHODS = "pcgrad;dotprod:mode=difference"

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
-from gradaccord.cli.compare import split_methods
-from gradaccord.compare.specs import Spec, with_controls
+from gradaccord.compare.specs import Spec, split_methods, with_controls
 from gradaccord.compare.statistics import Difference, Mean, holm
 from gradaccord.compare.sweep import Range, sweep
 from gradaccord.methods.registry import METHODS

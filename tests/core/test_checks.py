@@ -11,6 +11,8 @@ from gradaccord.core.checks import finite, one_of, whole_number
 def test_what_is_no_whole_number_is_refused(value):
     with pytest.raises(ValueError, match=f"`steps` is {value!r}: it must be a whole number >= 1"):
         whole_number("steps", value)
+    with pytest.raises(ValueError, match="whole number >= 1, or leave it\\.$"):
+        whole_number("steps", value, hint=", or leave it")
 
 
 @pytest.mark.parametrize("value", [-1, float("inf"), float("nan")])

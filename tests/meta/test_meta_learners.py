@@ -271,7 +271,7 @@ def test_first_order_keeps_no_graph_across_steps(kind: str) -> None:
     task = batch()[0]
     learner.logits(task, steps=0)
     places = []
-    for params in learner._trajectory(task.support, task.support_labels, 3):
+    for params in learner.trajectory(task.support, task.support_labels, 3):
         assert all(tensor.grad_fn is None for tensor in params.values())
         places.append([params[name].data_ptr() for name in learner.adapted])
     assert all(row == places[0] for row in places)  # in place: the same memory at every step
@@ -454,8 +454,10 @@ def test_a_fast_network_that_differs_is_not_used(monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr(networks, "fast_network", scaled(factor))
         told = nullcontext() if used else pytest.warns(UserWarning, match="outputs differ by 0.0001")
         with told:
-            _, fast = networks.chosen_network(model, images)
-        assert fast is used
+            network = networks.chosen_network(model, images)
+        calls.clear()
+        network(dict(model.named_parameters()), images)
+        assert bool(calls) is used
     monkeypatch.setattr(networks, "fast_network", scaled(1.0))
     calls.clear()
     MAML(model, fast=False).backward(batch())
@@ -485,11 +487,14 @@ def test_a_wrong_second_derivative_is_found_out(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(networks, "fast_network", lambda _: network)
     with pytest.warns(UserWarning, match="second derivatives differ"):
-        assert networks.chosen_network(model, batch().support[0])[1] is False
+        assert networks.chosen_network(model, batch().support[0]) is not network
 
 
 BAD: dict[str, tuple[Callable[[], Any], str]] = {
-    "steps": (lambda: MAML(Net(), inner_steps=0), "`inner_steps` is 0: use a whole number from 1 on."),
+    "steps": (
+        lambda: MAML(Net(), inner_steps=0),
+        "`inner_steps` is 0: it must be a whole number >= 1.",
+    ),
     "rate": (lambda: MAML(Net(), inner_lr=-1), "`inner_lr` is -1: use a positive number such as 0.1."),
     "model": (lambda: MAML("net"), "`model` must be a torch.nn.Module, got str."),
     "nothing adapted": (

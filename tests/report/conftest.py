@@ -69,7 +69,7 @@ def comparison(config, tmp_path_factory):
         run.folder.mkdir(parents=True)
         write_config(run.config, run.folder / WANTED)
         command = ["gradaccord", "train", "a file.yaml", "--out", str(run.folder)]
-        run.results = start(run.config, run.folder, command=command)
+        run.results = start(run.config, run.folder, command=command).to_json()
     tables.write(summarise(runs), folder)
     return folder
 

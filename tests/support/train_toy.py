@@ -199,6 +199,11 @@ def said(capsys, *arguments, code=2):
     return printed.err
 
 
+def shown_by(capsys, *arguments):
+    """What a command that succeeds prints."""
+    return said(capsys, *arguments, code=0)
+
+
 def until(condition, seconds=240):
     """Wait for something that another process does."""
     end = time.monotonic() + seconds

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from small_models import TEXTS, save_checkpoint
 from train_toy import weights
 
 from gradaccord.models.multitask import MultiTaskModel
-from gradaccord.runs.files import read_log
+from gradaccord.runs.log import read_log
 from gradaccord.train.config import Config
 from gradaccord.train.config_file import _section
 from gradaccord.train.setup import load_dataset, load_problem
@@ -63,7 +62,7 @@ def checkpoints(folder, results, said):
 
 
 def evaluations(folder, results, said):
-    return [record["step"] for record in results["evaluations"]]
+    return [record.step for record in results.evaluations]
 
 
 # Keys whose change another run shows: what is changed, and what must differ by it.
@@ -80,15 +79,15 @@ CHANGED = {
     "train.save_every": (of_train(save_every=4), checkpoints),
     "train.schedule": (of_train(schedule="constant"), trained),
     "train.seed": (of_train(seed=1), trained),
-    "train.steps": (of_train(steps=3), lambda f, r, s: r["cost"]["steps"]),
+    "train.steps": (of_train(steps=3), lambda f, r, s: r.cost.steps),
     "train.threads": (of_train(threads=2), lambda f, r, s: [x for x in s if "threads:" in x]),
     "train.warmup": (of_train(warmup=0.9), trained),
-    "probe.cosine": (of_probe(cosine=False), lambda f, r, s: "task_cosine" in r["last"]),
+    "probe.cosine": (of_probe(cosine=False), lambda f, r, s: r.last.task_cosine is None),
     "probe.cosine_batches": (
-        of_probe(cosine_batches=1), lambda f, r, s: r["last"]["task_cosine"]["mean"]
+        of_probe(cosine_batches=1), lambda f, r, s: r.last.task_cosine.mean
     ),
-    "probe.distance": (of_probe(distance=False), lambda f, r, s: "distance" in r["last"]),
-    "probe.errors": (of_probe(errors=1), lambda f, r, s: len(r["errors"]["long"]["worst"])),
+    "probe.distance": (of_probe(distance=False), lambda f, r, s: r.last.distance is None),
+    "probe.errors": (of_probe(errors=1), lambda f, r, s: len(r.errors["long"].worst)),
 }  # fmt: skip
 
 # Keys that have a test of their own below.
@@ -140,7 +139,7 @@ def base(content, tmp_path_factory):
         results = start(config, folder, say=said.append)
         AcceleratorState._reset_state(True)
         torch.set_num_threads(1)
-        return folder, json.loads(json.dumps(results)), said
+        return folder, results, said
 
     made.plain = made({}, "plain")
     return made
@@ -265,5 +264,5 @@ def test_masked_lm_model(configured, run, tmp_path, checkpoint):
             "cosine": False,
         }  # fmt: skip
         results = run(configured(probe=probe, train={"steps": 1}), f"run{seed}")
-        losses.append(results["evaluations"][-1]["masked_lm"]["seen"])
+        losses.append(results.evaluations[-1].masked_lm["seen"])
     assert losses[0] != losses[1]

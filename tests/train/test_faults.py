@@ -10,7 +10,7 @@ import torch
 from train_toy import complaint, said, same, until, weights
 
 from gradaccord.models.multitask import MultiTaskModel
-from gradaccord.runs.files import locked
+from gradaccord.runs.lock import locked
 from gradaccord.train.loop import Fit
 from gradaccord.train.not_finite import TrainingError
 from gradaccord.train.run import Interrupted
@@ -162,7 +162,7 @@ def test_a_damaged_checkpoint_without_one_before_it(configured, run, tmp_path):
     state.write_bytes(state.read_bytes()[:100])
     told = []
     run(config, resume=True, say=told.append)
-    assert any("step-00000002 is left out: " in sentence for sentence in told)
+    assert any("step-00000002 is skipped: " in sentence for sentence in told)
     assert "There is no checkpoint that can be read: started anew." in told
     assert not any("before is used" in sentence for sentence in told)
 
@@ -174,7 +174,7 @@ def test_early_stopping_is_told(configured, run):
         train={"steps": 9, "lr": 1e-12, "evaluate_every": 1, "patience": 2, "save_every": 9}
     )
     results = run(config, say=told.append)
-    assert results["cost"]["steps"] == 3
+    assert results.cost.steps == 3
     assert told[-1] == (
         "Stopped early, after step 3: no score was better than that at step 1 for 2 evaluations."
     )

@@ -5,7 +5,7 @@ import sys
 import pytest
 from train_toy import said
 
-from gradaccord.runs.files import read_log
+from gradaccord.runs.log import read_log
 
 
 def curves(folder):

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import time
+
 from rich import box
+from rich.console import Console
 from rich.table import Table
 
+from gradaccord.cli.screen import Screen, bar
 from gradaccord.compare.statistics import Difference, Mean, short_p
 from gradaccord.compare.summary import AVERAGE
+from gradaccord.pretrain.characters import Progress
+from gradaccord.runs.duration import duration
 from gradaccord.showcase.demo.names import Names
 
+PRETRAINING = "pretraining on 50 languages"
 HEADINGS = ("method", "seen", "vs sum", "unseen", "lost", "unseen", "loss", "cosine")
 LONGEST = 20  # word of a method's name
 NOTES = """\
@@ -25,6 +32,23 @@ def plan_of(specs: int, seeds: int, gradients: int) -> str:
     return (
         f"{specs} methods and controls x {seeds} seed{'' if seeds == 1 else 's'}, "
         f"{gradients:,} batch gradients each, after one pretraining"
+    )
+
+
+def pretraining_screen(console: Console) -> Screen[Progress]:
+    """The pretraining's share, time left and loss; nothing is shown if it was done before."""
+    began = time.monotonic()
+
+    def facts(progress: Progress) -> tuple[str, str]:
+        left = (time.monotonic() - began) / progress.step * (progress.steps - progress.step)
+        return f"{duration(left)} left", f"loss {progress.loss:.2f}"
+
+    return Screen(
+        console,
+        lambda progress: bar(PRETRAINING, progress.step / progress.steps, *facts(progress)),
+        lambda progress: (
+            f"{PRETRAINING}: {progress.step / progress.steps:.0%}, {', '.join(facts(progress))}"
+        ),
     )
 
 

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
-from gradaccord.cli.errors import duration
 from gradaccord.meta.evaluation import Evaluation
 from gradaccord.meta.run import Standing
 from gradaccord.meta.settings import Settings
+from gradaccord.runs.duration import duration
 
 LINE_EVERY = 10.0  # seconds between two lines where there is no terminal
 DRAW_EVERY = 0.2

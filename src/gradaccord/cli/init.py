@@ -1,10 +1,15 @@
-"""`gradaccord init`: a commented configuration to start from, for a kind of task or from a recipe."""
+"""The command `init`: a commented configuration to start from, for a kind of task or a recipe."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gradaccord.cli.errors import user_mistakes
 from gradaccord.core.did_you_mean import nearest
 from gradaccord.recipes import recipe_texts
-from gradaccord.tasks.registry import KINDS
 
 _TEXTS = "minilm                  # or the folder of a Hugging Face model; `characters` for the names"
 _MODELS = {
@@ -65,8 +70,31 @@ probe:
 """
 
 
+def init(
+    kind: Annotated[
+        str,
+        typer.Argument(metavar="KIND", help="A kind of task, or a recipe: `gradaccord list recipes`."),
+    ] = "",
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Where to write it.")] = Path(
+        "gradaccord.yaml"
+    ),
+) -> None:
+    """Write a commented configuration to start from.
+
+    [bold]gradaccord init classification --out mine.yaml[/bold]
+    """
+    with user_mistakes(ValueError, OSError):
+        text = starting_file(kind, str(out))
+        if out.exists():
+            raise ValueError(f"{out} exists: choose another --out, or remove it.")
+        out.write_text(text, encoding="utf-8")
+    print(f"Written: {out}. Try it with: gradaccord validate {out}")
+
+
 def starting_file(kind_or_recipe: str, out: str) -> str:
     """The text of a file to start from."""
+    from gradaccord.tasks.registry import KINDS
+
     recipes = recipe_texts()
     if kind_or_recipe in recipes:
         return recipes[kind_or_recipe]

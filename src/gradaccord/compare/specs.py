@@ -136,3 +136,14 @@ def read_value(text: str) -> Any:
         except ValueError:
             return value
     return value
+
+
+def split_methods(text: str) -> list[str]:
+    """At semicolons; at commas where there are none (a comma also parts the options of a method)."""
+    separator = ";" if ";" in text or ":" in text else ","
+    found = [part.strip() for part in text.split(separator) if part.strip()]
+    if not found:
+        raise ValueError(
+            "`--methods` is empty: name at least one; `gradaccord list methods` shows all."
+        )
+    return found

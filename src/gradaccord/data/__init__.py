@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "load": "registry",
     "find": "registry",
-    "read": "generic",
-    "cut": "cuts",
+    "read": "files.own_files",
+    "cut": "splits",
     "Dataset": "dataset",
 }
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gradaccord.runs.files import ABOUT, CONFIG, LOG, RESULTS, read_json, read_log
+from gradaccord.runs.files import ABOUT, CONFIG, LOG, RESULTS, read_json
+from gradaccord.runs.log import read_log
 from gradaccord.runs.results import main_scores
 
 COMPARISON = "comparison.json"

@@ -10,11 +10,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import torch
+from gradaccord.runs.files import (
+    RunFolderError,
+    read_json,
+    read_tensors,
+    sync_folder,
+    write_json,
+    write_tensors,
+)
 
-from gradaccord.runs.files import RunFolderError, read_json, write_json
-
-CHECKPOINTS = "checkpoints"  # the folder, in a run's
+CHECKPOINTS = "checkpoints"  # the folder inside a run folder
 STATE = "state-{rank}.pt"
 SUMS = "sums.json"
 
@@ -49,7 +54,7 @@ class Checkpoints:
         final = self.folder / f"step-{step:08d}"
         temporary = self.folder / f"step-{step:08d}.tmp"
         try:
-            with _one_sentence(final):
+            with _explained(final):
                 self._write(final, temporary, state, rank, wait)
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -68,21 +73,28 @@ class Checkpoints:
             shutil.rmtree(temporary, ignore_errors=True)
             temporary.mkdir(parents=True)
         wait()
-        with (temporary / STATE.format(rank=rank)).open("wb") as file:
-            torch.save(dict(state), file)
-            file.flush()
-            os.fsync(file.fileno())
+        write_tensors(temporary / STATE.format(rank=rank), dict(state))
         wait()
         if rank == 0:
             sums = {path.name: checksum(path) for path in sorted(temporary.iterdir())}
             write_json(temporary / SUMS, sums)
             _replace(temporary, final)
-            # Later ones belong to steps that were taken back: one was damaged, and left out.
+            # Later ones were damaged and skipped: the run has gone back behind them.
             before = [path for path in self.all() if path < final]
             after = [path for path in self.all() if path > final]
             for old in [*after, *before[: max(len(before) - self.keep + 1, 0)]]:
                 shutil.rmtree(old, ignore_errors=True)
         wait()
+
+    def newest(
+        self, rank: int = 0, say: Callable[[str], None] = lambda sentence: None
+    ) -> tuple[Path, dict[str, Any]] | None:
+        """The newest that can be read, or None. say: told which ones were skipped, and why."""
+        for path, state in self.latest(rank):
+            if isinstance(state, dict):
+                return path, state
+            say(f"The checkpoint {path.name} is skipped: {state}")
+        return None
 
     def latest(self, rank: int = 0) -> Iterator[tuple[Path, dict[str, Any] | CheckpointError]]:
         """The newest first: its state, or what is wrong with it."""
@@ -94,13 +106,14 @@ class Checkpoints:
 
 
 def _replace(temporary: Path, final: Path) -> None:
-    """Put a new folder in the place of an old one, of which there may be none; both or one is there."""
+    """Put a new folder in the place of an old one, if there is one; on failure the old one is back."""
     aside = final.with_name(f"{final.name}.old")
     shutil.rmtree(aside, ignore_errors=True)
     try:
         if final.exists():
             os.replace(final, aside)
         os.replace(temporary, final)
+        sync_folder(final.parent)
     except BaseException:
         if aside.exists() and not final.exists():
             os.replace(aside, final)
@@ -110,8 +123,8 @@ def _replace(temporary: Path, final: Path) -> None:
 
 
 @contextmanager
-def _one_sentence(final: Path) -> Iterator[None]:
-    """A full disk, said so: torch raises an error of its own after the system's."""
+def _explained(final: Path) -> Iterator[None]:
+    """Turn a full disk into one sentence: torch raises an error of its own after the system's."""
     try:
         yield
     except (OSError, RuntimeError) as error:
@@ -127,15 +140,13 @@ def _one_sentence(final: Path) -> Iterator[None]:
 
 
 def load(path: Path, rank: int = 0) -> dict[str, Any]:
-    """The state in a checkpoint; tensors and plain values alone, never code."""
+    """The state in a checkpoint, its checksums compared; tensors and plain values only, never code."""
     try:
         sums = read_json(path / SUMS)
         for name, expected in sums.items():
             if checksum(path / name) != expected:
                 raise CheckpointError(f"{path / name} is damaged (its checksum differs).")
-        state: dict[str, Any] = torch.load(
-            path / STATE.format(rank=rank), map_location="cpu", weights_only=True
-        )
+        state: dict[str, Any] = read_tensors(path / STATE.format(rank=rank))
     except CheckpointError:
         raise
     except Exception as error:

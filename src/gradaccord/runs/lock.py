@@ -1,4 +1,4 @@
-"""A run folder held by the first process, and what it found there told to all others."""
+"""One process at a time in a run folder."""
 
 from __future__ import annotations
 
@@ -7,23 +7,50 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gradaccord.runs.files import locked
+from filelock import FileLock, Timeout
+
+from gradaccord.runs.files import RunFolderError
 
 T = TypeVar("T")
 
 
 @contextmanager
-def held(folder: Path, accelerator: Any, look: Callable[[], T]) -> Iterator[T]:
-    """Lock the folder, and give every process what `look` returned in the first one.
+def locked(folder: Path) -> Iterator[None]:
+    """Lock the folder for this process; a second one is refused.
 
-    What it raises is raised in every process: none is left waiting for another that has gone.
+    The operating system drops the lock when the process ends, however it ends.
+    """
+    lock = FileLock(folder / ".lock")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise RunFolderError(
+            f"The run folder {folder} is in use by another process: wait for it, or choose "
+            "another --out."
+        ) from error
+    except OSError as error:
+        raise RunFolderError(
+            f"The run folder {folder} cannot be written to ({error.strerror}): choose another --out."
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def locked_by_main(folder: Path, accelerator: Any, inspect: Callable[[], T]) -> Iterator[T]:
+    """Lock the folder in the main process, and give every process what `inspect` returned there.
+
+    What `inspect` raises is raised in every process, so that none waits for one that has gone.
     """
     with ExitStack() as stack:
         found: list[Any] = [None, None]
         if accelerator.is_main_process:
             try:
                 stack.enter_context(locked(folder))
-                found[0] = look()
+                found[0] = inspect()
             except (OSError, ValueError) as error:
                 found[1] = error
         if accelerator.num_processes > 1:

@@ -1,11 +1,135 @@
-"""What `results.json` says, read in the ways that comparisons, sweeps and reports share."""
+"""What a training run found: the types behind `results.json`, read and written here alone."""
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic import BaseModel
+
+from gradaccord.runs.files import RESULTS
+from gradaccord.runs.versioned import Versioned
+from gradaccord.tasks.errors import Confusion, Histogram, Wrong
+
+Scores = dict[str, dict[str, float]]  # task -> metric -> percent
+
+
+class Cost(BaseModel):
+    """What a run took. cpu_seconds: None if it was resumed."""
+
+    seconds: float
+    cpu_seconds: float | None
+    steps: int
+    gradients: float  # batch gradients
+    memory_mb: float
+
+
+class TaskCosine(BaseModel):
+    """Cosines between the tasks' gradients, and the mean off the diagonal."""
+
+    tasks: list[str]
+    matrix: list[list[float]]
+    mean: float
+    losses: dict[str, float] = {}
+
+
+class Distance(BaseModel):
+    """How far the shared weights are from the pretrained ones."""
+
+    total: float
+    layers: dict[str, float] = {}
+
+
+class Measured(BaseModel):
+    """What is measured beside the scores; None where a probe is off."""
+
+    train_loss: dict[str, float] = {}
+    task_cosine: TaskCosine | None = None
+    distance: Distance | None = None
+    masked_lm: dict[str, float] | None = None  # loss by text
+
+
+class EvaluationRecord(Measured):
+    """One evaluation on dev during training, as the log keeps it, too."""
+
+    event: str = "evaluation"
+    step: int
+    gradients: float
+    seconds: float
+    evaluation_seconds: float = 0.0
+    scores: Scores
+    average: float  # of the trained tasks' main metrics
+
+
+class TaskErrors(BaseModel):
+    """The errors of one task on the last split it was evaluated on."""
+
+    split: str
+    examples: int
+    wrong: int
+    worst: list[Wrong] = []
+    confusion: Confusion | None = None
+    histogram: Histogram | None = None
+
+
+class Results(Versioned):
+    """The results of one run, at its best weights on dev. Files of 0.1 have the same fields."""
+
+    FILE = RESULTS
+
+    finished: str
+    method: dict[str, Any]  # its name and options
+    regularize: list[str]
+    seed: int
+    metrics: dict[str, str]  # task -> its main metric
+    kinds: dict[str, str]
+    trained: list[str]  # the tasks; others were only evaluated
+    dev: Scores
+    test: Scores
+    best_step: int
+    last: Measured  # at the last evaluation
+    evaluations: list[EvaluationRecord]
+    errors: dict[str, TaskErrors]
+    notes: dict[str, dict[str, dict[str, int]]]  # task -> split -> what -> count
+    overlaps: list[str]
+    cost: Cost
+
+    @property
+    def method_name(self) -> str:
+        """As in the configuration."""
+        return str(self.method["name"])
+
+    @property
+    def method_options(self) -> dict[str, Any]:
+        """As in the configuration."""
+        return {key: value for key, value in self.method.items() if key != "name"}
+
+    @property
+    def split(self) -> str:
+        """The split to compare by: test where all trained tasks have it, else dev."""
+        return "test" if all(task in self.test for task in self.trained) else "dev"
+
+    @property
+    def train_loss(self) -> float:
+        """Mean over tasks at the last evaluation; NaN if there was none."""
+        losses = self.last.train_loss.values()
+        return statistics.fmean(losses) if losses else float("nan")
+
+    def scores(self, split: str) -> Scores:
+        """Every task's scores on dev or test."""
+        return {"dev": self.dev, "test": self.test}[split]
+
+    def main_scores(self, split: str) -> dict[str, float]:
+        """Every task's main metric on a split, in percent."""
+        return {task: own[self.metrics[task]] for task, own in self.scores(split).items()}
+
+    def average(self, split: str) -> float:
+        """Mean over the trained tasks' main metrics on a split."""
+        scores = self.main_scores(split)
+        return statistics.fmean(scores[task] for task in self.trained)
+
 
 def main_scores(results: Mapping[str, Any], split: str) -> dict[str, float]:
-    """Every task's main metric on a split, in percent."""
+    """Every task's main metric on a split, in percent, of results as read from JSON."""
     return {task: scores[results["metrics"][task]] for task, scores in results[split].items()}

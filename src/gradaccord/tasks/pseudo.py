@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from gradaccord.core.checks import whole_number
 from gradaccord.data.dataset import Dataset
 from gradaccord.data.encoded import Encoded
 from gradaccord.data.examples import Candidate, Cloze, Question, Text, WordPair
@@ -88,8 +89,7 @@ def pseudo_tasks(
     Cost: one forward pass over the split, and a few seconds of clustering per 10,000 examples.
     """
     for name, value in (("clusters", clusters), ("dimensions", dimensions), ("restarts", restarts)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"`{name}` is {value!r}: it must be a whole number >= 1.")
+        whole_number(name, value)
     examples = dataset.split(split)
     texts = [_pair(example, dataset) for example in examples]
     components = min(dimensions, trunk.hidden)

@@ -59,9 +59,10 @@ def _check_method(config: Config) -> None:
 
 
 def _check_regularizers(config: Config) -> None:
-    import gradaccord
+    from gradaccord.methods.regularize.smart import SMART
+    from gradaccord.methods.regularize.swep import SWEP
 
-    classes = {"smart": gradaccord.SMART, "swep": gradaccord.SWEP}
+    classes = {"smart": SMART, "swep": SWEP}
     known = {name: list(inspect.signature(cls).parameters)[1:] for name, cls in classes.items()}
     for i, term in enumerate(config.regularize):
         _check(("regularize", i), "The regulariser", term.name, term.options, known)

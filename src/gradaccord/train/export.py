@@ -12,6 +12,7 @@ from typing import Any
 
 from gradaccord.models.saving import TaskEntry, saved_tasks
 from gradaccord.runs.files import ABOUT, CONFIG, MODEL, RESULTS, read_json
+from gradaccord.runs.results import Results
 
 # A question of each kind that needs more than a text.
 _QUESTIONS: dict[str, dict[str, Any]] = {
@@ -39,7 +40,7 @@ _QUESTIONS: dict[str, dict[str, Any]] = {
 
 def export(run: Path, out: Path) -> Path:
     """Copy the best model of a finished run, and write README.md and results beside it."""
-    if not (run / RESULTS).exists():
+    if not Results.exists(run):
         state = "has not finished" if (run / CONFIG).exists() else "is no run"
         raise ValueError(f"{run} {state}: give the folder of a finished `gradaccord train`.")
     if not (run / MODEL).is_dir():
@@ -49,10 +50,10 @@ def export(run: Path, out: Path) -> Path:
     shutil.copytree(run / MODEL, out, dirs_exist_ok=True)
     for name in (RESULTS, CONFIG):
         shutil.copy(run / name, out / name.replace("config", "gradaccord-config"))
-    results = read_json(run / RESULTS)
+    results = Results.read(run)
     told = read_json(run / ABOUT) if (run / ABOUT).exists() else {}
     (out / "README.md").write_text(
-        card(results, told, (run / CONFIG).read_text(encoding="utf-8"), use(out, results["trained"])),
+        card(results, told, (run / CONFIG).read_text(encoding="utf-8"), use(out, results.trained)),
         encoding="utf-8",
     )
     return out
@@ -111,29 +112,27 @@ def _written(question: str) -> str:
     return asked if isinstance(asked, str) else json.dumps(asked)
 
 
-def card(results: dict[str, Any], told: dict[str, Any], config: str, use: str) -> str:
+def card(results: Results, told: dict[str, Any], config: str, use: str) -> str:
     """The model card: what it is, what it scored, how it was made, how it is used."""
     rows = [
-        f"| {task} | {results['kinds'][task]} | {split} | {metric} | {value:.2f} |"
+        f"| {task} | {results.kinds[task]} | {split} | {metric} | {value:.2f} |"
         for split in ("dev", "test")
-        for task, scores in results[split].items()
+        for task, scores in results.scores(split).items()
         for metric, value in scores.items()
     ]
-    method = results["method"]["name"]
-    options = {k: v for k, v in results["method"].items() if k != "name"}
+    options = results.method_options
     versions = ", ".join(f"{name} {number}" for name, number in told.get("versions", {}).items())
-    overlaps = "".join(f"\n* {sentence}" for sentence in results["overlaps"]) or "\n* none was found"
+    overlaps = "".join(f"\n* {sentence}" for sentence in results.overlaps) or "\n* none was found"
     scores = "\n".join(rows)
-    cost = results["cost"]
     return f"""---
 library_name: gradaccord
 tags: [multi-task, gradient-alignment]
 ---
 
-# A model for {", ".join(results["trained"])}
+# A model for {", ".join(results.trained)}
 
-Trained by gradaccord with the method `{method}`{f" {options}" if options else ""}, seed
-{results["seed"]}, {cost["steps"]:,} steps, {cost["gradients"]:,.0f} batch gradients.
+Trained by gradaccord with the method `{results.method_name}`{f" {options}" if options else ""}, seed
+{results.seed}, {results.cost.steps:,} steps, {results.cost.gradients:,.0f} batch gradients.
 
 ## Scores
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from gradaccord import data
+from gradaccord.data import load
 from gradaccord.data.leakage import text_of
 from gradaccord.models.trunks.characters import CharacterTrunk
 from gradaccord.probe.masked_lm import MaskedLM, with_encoder
@@ -94,7 +94,7 @@ def _lines(name: str, source: str, folder: Path | None) -> list[str]:
         lines = [line.strip() for line in Path(source).read_text(encoding="utf-8").splitlines()]
         found = [line for line in lines if line]
     else:
-        dataset = data.load(source, folder=folder)
+        dataset = load(source, folder=folder)
         split = "test" if "test" in dataset.splits else next(iter(dataset.splits))
         found = [text_of(example) for example in dataset.splits[split]]
     if not found:

@@ -18,8 +18,8 @@ from gradaccord.core.task_gradients import LossNotFiniteError
 from gradaccord.data.encoded import Batch
 from gradaccord.runs.checkpoints import CHECKPOINTS, Checkpoints
 from gradaccord.runs.checkpoints import load as load_checkpoint
-from gradaccord.runs.files import Log
 from gradaccord.runs.interrupts import Interrupts
+from gradaccord.runs.log import Log
 from gradaccord.train.config import Config
 from gradaccord.train.evaluation import Judge
 from gradaccord.train.not_finite import TrainingError, not_finite, tasks_not_finite
@@ -283,12 +283,12 @@ class Fit:
 
     def resume(self) -> bool:
         """Continue from the newest checkpoint that can be read; says which ones could not."""
-        for path, state in self.checkpoints.latest(self.accelerator.process_index):
-            if isinstance(state, dict):
-                if not state["model"]:  # sharded weights are kept whole, once
-                    first = load_checkpoint(path)
-                    state |= {key: first[key] for key in ("model", "optimizer")}
-                self.load_state_dict(state)
-                return True
-            self.say(f"The checkpoint {path.name} is left out: {state}")
-        return False
+        found = self.checkpoints.newest(self.accelerator.process_index, self.say)
+        if found is None:
+            return False
+        path, state = found
+        if not state["model"]:  # sharded weights are kept whole, once
+            first = load_checkpoint(path)
+            state |= {key: first[key] for key in ("model", "optimizer")}
+        self.load_state_dict(state)
+        return True

@@ -115,11 +115,12 @@ def _state_of(term: Any) -> Any:
 
 
 def _made(name: str, model: nn.Module, options: Mapping[str, Any]) -> Any:
-    import gradaccord
+    from gradaccord.methods.regularize.smart import SMART
+    from gradaccord.methods.regularize.swep import SWEP
 
     if name not in REGULARIZERS:
         raise ValueError(f"The regulariser {name!r} is unknown: {nearest(name, REGULARIZERS)}")
-    cls: Any = gradaccord.SMART if name == "smart" else gradaccord.SWEP
+    cls: Any = SMART if name == "smart" else SWEP
     given = dict(options)
     trunk: Any = getattr(model, "trunk", None)
     inner: Any = getattr(trunk, "model", None)

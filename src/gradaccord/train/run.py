@@ -6,7 +6,6 @@ import atexit
 import gc
 import os
 import random
-import resource
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -15,22 +14,14 @@ from typing import Any
 
 import torch
 
+from gradaccord.runs.about import about
 from gradaccord.runs.checkpoints import CHECKPOINTS, Checkpoints
-from gradaccord.runs.files import (
-    ABOUT,
-    CONFIG,
-    LOG,
-    MODEL,
-    RESULTS,
-    Log,
-    RunFolderError,
-    about,
-    read_json,
-    write_json,
-)
+from gradaccord.runs.files import ABOUT, CONFIG, LOG, MODEL, RunFolderError, write_json
 from gradaccord.runs.launcher import fewer_than_asked
-from gradaccord.runs.lock import held
-from gradaccord.runs.memory import peak_memory
+from gradaccord.runs.lock import locked_by_main
+from gradaccord.runs.log import Log, cut_to_step
+from gradaccord.runs.results import Cost, EvaluationRecord, Measured, Results, TaskErrors
+from gradaccord.runs.usage import cpu_seconds, peak_memory
 from gradaccord.train.config import Config
 from gradaccord.train.config_file import read_config, write_config
 from gradaccord.train.loop import Fit
@@ -54,8 +45,8 @@ def train(
     show: Callable[[Progress], None] = lambda progress: None,
     say: Callable[[str], None] = lambda sentence: None,
     command: list[str] | None = None,
-) -> dict[str, Any]:
-    """Train, evaluate and write everything below `folder`; what `results.json` holds is returned.
+) -> Results:
+    """Train, evaluate and write everything below `folder`.
 
     resume: continue an unfinished run bit for bit (on a CPU; a finished one is only read).
     deterministic: torch's deterministic algorithms alone.
@@ -63,7 +54,9 @@ def train(
     """
     accelerator = make_accelerator(config, deterministic)
     main = accelerator.is_main_process
-    with held(folder, accelerator, partial(_check_folder, config, folder, resume)) as finished:
+    with locked_by_main(
+        folder, accelerator, partial(_check_folder, config, folder, resume)
+    ) as finished:
         if finished is not None:
             if main:
                 say(f"{folder} holds a finished run: nothing to do.")
@@ -92,7 +85,9 @@ def train(
             )
         since = fit.step if continued else None
         board = Board(folder, since) if main and config.train.tensorboard else None
-        log = Log(folder / LOG if main else None, since, board)
+        if main and since is not None:
+            cut_to_step(folder / LOG, since)
+        log = Log(folder / LOG if main else None, append=continued, copy=board)
         try:
             fit.run(log)
             if fit.interrupted:
@@ -103,7 +98,7 @@ def train(
         whole = unsharded(accelerator, fit.model, fit.skeleton)
         if main:
             _save_model(config, problem, whole, folder / MODEL)
-            write_json(folder / RESULTS, results)
+            results.write(folder)
         accelerator.wait_for_everyone()
         return results
 
@@ -153,7 +148,7 @@ def seed_everything(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-def conclude(fit: Fit, continued: bool) -> dict[str, Any]:
+def conclude(fit: Fit, continued: bool) -> Results:
     """Load the best weights, judge them on every labelled split, and sum the run up."""
     judge = fit.judge
     last = judge.evaluations[-1] if judge.evaluations else {}
@@ -161,34 +156,34 @@ def conclude(fit: Fit, continued: bool) -> dict[str, Any]:
         judge.load_best()
     dev = judge.evaluated("dev")
     test = judge.evaluated("test")
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return {
-        "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "method": {"name": fit.config.method.name, **fit.config.method.options},
-        "regularize": [term.name for term in fit.config.regularize],
-        "seed": fit.config.train.seed,
-        "metrics": {task: p.task.metric for task, p in fit.problem.prepared.items()},
-        "kinds": {task: p.task.kind for task, p in fit.problem.prepared.items()},
-        "trained": list(fit.problem.judged),
-        "dev": {task: evaluated.scores for task, evaluated in dev.items()},
-        "test": {task: evaluated.scores for task, evaluated in test.items()},
-        "best_step": judge.best_step,
-        "last": {k: last[k] for k in ("train_loss", "task_cosine", "distance") if k in last},
-        "evaluations": judge.evaluations,
-        "errors": _errors(fit, {"dev": dev, "test": test}),
-        "notes": {name: p.notes for name, p in fit.problem.prepared.items() if p.notes},
-        "overlaps": [str(overlap) for overlap in fit.problem.overlaps],
-        "cost": {
-            "seconds": fit.seconds,
-            "cpu_seconds": None if continued else usage.ru_utime + usage.ru_stime,
-            "steps": fit.step,
-            "gradients": fit.phase.gradients,
-            "memory_mb": peak_memory(),
-        },
-    }
+    config, prepared = fit.config, fit.problem.prepared
+    return Results(
+        finished=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        method={"name": config.method.name, **config.method.options},
+        regularize=[term.name for term in config.regularize],
+        seed=config.train.seed,
+        metrics={name: own.task.metric for name, own in prepared.items()},
+        kinds={name: own.task.kind for name, own in prepared.items()},
+        trained=list(fit.problem.judged),
+        dev={task: evaluated.scores for task, evaluated in dev.items()},
+        test={task: evaluated.scores for task, evaluated in test.items()},
+        best_step=judge.best_step,
+        last=Measured(**{k: last[k] for k in ("train_loss", "task_cosine", "distance") if k in last}),
+        evaluations=[EvaluationRecord(**record) for record in judge.evaluations],
+        errors=_errors(fit, {"dev": dev, "test": test}),
+        notes={name: own.notes for name, own in prepared.items() if own.notes},
+        overlaps=[str(overlap) for overlap in fit.problem.overlaps],
+        cost=Cost(
+            seconds=fit.seconds,
+            cpu_seconds=None if continued else cpu_seconds(),
+            steps=fit.step,
+            gradients=fit.phase.gradients,
+            memory_mb=peak_memory(),
+        ),
+    )
 
 
-def _errors(fit: Fit, evaluated: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def _errors(fit: Fit, evaluated: Mapping[str, Mapping[str, Any]]) -> dict[str, TaskErrors]:
     """The error analysis of each task on the last split it was judged on."""
     from gradaccord.tasks.errors import analyse
 
@@ -203,7 +198,7 @@ def _errors(fit: Fit, evaluated: Mapping[str, Mapping[str, Any]]) -> dict[str, A
                 rows=own.rows,
                 worst=fit.config.probe.errors,
             )
-            found[name] = {"split": split, **analysis.to_json()}
+            found[name] = TaskErrors(split=split, **analysis.to_json())
     return found
 
 
@@ -215,15 +210,15 @@ def _save_model(config: Config, problem: Problem, model: Any, folder: Path) -> N
     save(folder, model, problem.tokens, tasks, columns)
 
 
-def _check_folder(config: Config, folder: Path, resume: bool) -> dict[str, Any] | None:
+def _check_folder(config: Config, folder: Path, resume: bool) -> Results | None:
     """The results if there is nothing left to do; an error if the folder holds something else."""
-    trained = (folder / RESULTS).exists() or Checkpoints(folder / CHECKPOINTS).all()
+    trained = Results.exists(folder) or Checkpoints(folder / CHECKPOINTS).all()
     if (
         not (folder / CONFIG).exists() or not trained
     ):  # a run that failed before it began is no obstacle
         return None
     if not resume:
-        state = "a finished" if (folder / RESULTS).exists() else "an unfinished"
+        state = "a finished" if Results.exists(folder) else "an unfinished"
         raise RunFolderError(
             f"The run folder {folder} holds {state} run: continue it with --resume, or choose another "
             "--out."
@@ -235,10 +230,7 @@ def _check_folder(config: Config, folder: Path, resume: bool) -> dict[str, Any] 
             f"The run folder {folder} was started with another `{changed[0]}`: give the same "
             "configuration to --resume, or choose another --out."
         )
-    if (folder / RESULTS).exists():
-        results: dict[str, Any] = read_json(folder / RESULTS)
-        return results
-    return None
+    return Results.read(folder) if Results.exists(folder) else None
 
 
 def describe(config: Config, problem: Problem, accelerator: Any) -> Iterator[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gradaccord import data
+from gradaccord.data import cut, load, read
 from gradaccord.data.dataset import Dataset
 from gradaccord.data.files import hub
 from gradaccord.data.leakage import Overlap, overlaps
@@ -120,7 +120,7 @@ def load_dataset(name: str, task: settings.Task, folder: Path | None) -> Dataset
     if task.files is not None:
         assert task.kind is not None
         try:
-            dataset = data.read(
+            dataset = read(
                 task.kind, files=task.files, columns=task.columns or {}, labels=task.labels, name=name
             )
         except FileNotFoundError as error:
@@ -132,9 +132,9 @@ def load_dataset(name: str, task: settings.Task, folder: Path | None) -> Dataset
                 task.data.removeprefix(HUB), kind=task.kind, columns=task.columns, labels=task.labels
             )
         else:
-            dataset = data.load(task.data, folder=folder)
+            dataset = load(task.data, folder=folder)
     if task.cut is not None:
-        dataset = data.cut(dataset, task.cut)
+        dataset = cut(dataset, task.cut)
     splits = {
         split: examples[: task.limit[split]] if split in task.limit else examples
         for split, examples in dataset.splits.items()

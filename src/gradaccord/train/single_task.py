@@ -7,20 +7,21 @@ from pathlib import Path
 from typing import Any
 
 from gradaccord.methods.registry import SINGLE_TASK
-from gradaccord.runs.files import CONFIG, RESULTS, RunFolderError, read_json, write_json
-from gradaccord.runs.lock import held
+from gradaccord.runs.files import CONFIG, RunFolderError
+from gradaccord.runs.lock import locked_by_main
+from gradaccord.runs.results import Cost, Measured, Results
 from gradaccord.train.config import Config, Method
 from gradaccord.train.run import make_accelerator, train
 
 
-def start(config: Config, folder: Path, **options: Any) -> dict[str, Any]:
+def start(config: Config, folder: Path, **options: Any) -> Results:
     """`train`, with the options it takes; `stl` trains the tasks one after another, each alone."""
     if config.method.name != SINGLE_TASK:
         return train(config, folder, **options)
     return _single_tasks(config, folder, **options)
 
 
-def _single_tasks(config: Config, folder: Path, **options: Any) -> dict[str, Any]:
+def _single_tasks(config: Config, folder: Path, **options: Any) -> Results:
     """Single-task learning: a run per task below `folder`, each with its share of the budget."""
     if config.method.options:
         raise ValueError(
@@ -29,7 +30,7 @@ def _single_tasks(config: Config, folder: Path, **options: Any) -> dict[str, Any
     resume = bool(options.pop("resume", False))
     say = options.get("say", lambda sentence: None)
     accelerator = make_accelerator(config)
-    with held(folder, accelerator, partial(_finished, folder, resume)) as finished:
+    with locked_by_main(folder, accelerator, partial(_finished, folder, resume)) as finished:
         if finished is not None:
             say(f"{folder} holds a finished run: nothing to do.")
             return finished
@@ -42,20 +43,19 @@ def _single_tasks(config: Config, folder: Path, **options: Any) -> dict[str, Any
             parts[name] = train(own, folder / name, resume=begun, **options)
         results = _joined(config, parts)
         if accelerator.is_main_process:
-            write_json(folder / RESULTS, results)
+            results.write(folder)
     return results
 
 
-def _finished(folder: Path, resume: bool) -> dict[str, Any] | None:
+def _finished(folder: Path, resume: bool) -> Results | None:
     """The results, if there are any; an error if they would be overwritten."""
-    if not (folder / RESULTS).exists():
+    if not Results.exists(folder):
         return None
     if not resume:
         raise RunFolderError(
             f"The run folder {folder} holds a finished run: choose another --out, or --resume."
         )
-    finished: dict[str, Any] = read_json(folder / RESULTS)
-    return finished
+    return Results.read(folder)
 
 
 def alone(config: Config, task: str, tasks: int) -> Config:
@@ -82,37 +82,37 @@ def alone(config: Config, task: str, tasks: int) -> Config:
     )
 
 
-def _joined(config: Config, parts: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def _joined(config: Config, parts: dict[str, Results]) -> Results:
     """The results of all tasks as those of one run. Each task's come from its own model."""
-    first = next(iter(parts.values()))
-    joined = {
-        "finished": first["finished"],
-        "method": {"name": SINGLE_TASK},
-        "regularize": first["regularize"],
-        "seed": config.train.seed,
-        "trained": list(parts),
-        "best_step": max(part["best_step"] for part in parts.values()),
-        "last": {"train_loss": {}},
-        "evaluations": [],
-        "overlaps": [o for part in parts.values() for o in part["overlaps"]],
-    }
-    for key in ("metrics", "kinds", "dev", "test", "errors", "notes"):
-        joined[key] = {}
-        for name, part in parts.items():
-            # An unseen task is judged by the first model that can.
-            for task, value in part[key].items():
-                if task == name or task not in joined[key]:
-                    joined[key][task] = value
-    for part in parts.values():
-        joined["last"]["train_loss"] |= part["last"].get("train_loss", {})
-    costs = [part["cost"] for part in parts.values()]
-    joined["cost"] = {
-        "seconds": sum(cost["seconds"] for cost in costs),
-        "cpu_seconds": None
-        if any(c["cpu_seconds"] is None for c in costs)
-        else costs[-1]["cpu_seconds"],
-        "steps": sum(cost["steps"] for cost in costs),
-        "gradients": sum(cost["gradients"] for cost in costs),
-        "memory_mb": max(cost["memory_mb"] for cost in costs),
-    }
-    return joined
+    runs = list(parts.values())
+
+    def merged(field: str) -> dict[str, Any]:
+        """Task by task; a task that was not trained on comes from the first model that can."""
+        found: dict[str, Any] = {}
+        for name, own in parts.items():
+            for task, value in getattr(own, field).items():
+                if task == name or task not in found:
+                    found[task] = value
+        return found
+
+    costs = [run.cost for run in runs]
+    resumed = any(cost.cpu_seconds is None for cost in costs)
+    return Results(
+        finished=runs[0].finished,
+        method={"name": SINGLE_TASK},
+        regularize=runs[0].regularize,
+        seed=config.train.seed,
+        trained=list(parts),
+        best_step=max(run.best_step for run in runs),
+        last=Measured(train_loss={k: v for run in runs for k, v in run.last.train_loss.items()}),
+        evaluations=[],
+        overlaps=[overlap for run in runs for overlap in run.overlaps],
+        cost=Cost(
+            seconds=sum(cost.seconds for cost in costs),
+            cpu_seconds=None if resumed else costs[-1].cpu_seconds,  # of the one process
+            steps=sum(cost.steps for cost in costs),
+            gradients=sum(cost.gradients for cost in costs),
+            memory_mb=max(cost.memory_mb for cost in costs),
+        ),
+        **{field: merged(field) for field in ("metrics", "kinds", "dev", "test", "errors", "notes")},
+    )

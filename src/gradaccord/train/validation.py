@@ -9,10 +9,10 @@ from pathlib import Path
 
 import torch
 
-from gradaccord.cli.errors import duration
 from gradaccord.methods.registry import SINGLE_TASK
-from gradaccord.runs.files import Log
-from gradaccord.runs.memory import peak_memory
+from gradaccord.runs.duration import duration
+from gradaccord.runs.log import Log
+from gradaccord.runs.usage import peak_memory
 from gradaccord.train.config import Config, Method
 from gradaccord.train.loop import Fit
 from gradaccord.train.run import describe, make_accelerator, seed_everything

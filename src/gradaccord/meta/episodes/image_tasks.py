@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from gradaccord.core.checks import whole_number
 from gradaccord.data.images.class_folders import ImageClasses
 from gradaccord.meta.episodes.task_batch import TaskBatch
 
@@ -33,9 +34,7 @@ class Shape:
 
     def __post_init__(self) -> None:
         for field, least in (("ways", 2), ("shots", 1), ("queries", 1)):
-            value = getattr(self, field)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ValueError(f"`{field}` is {value!r}: it must be a whole number >= {least}.")
+            whole_number(field, getattr(self, field), least)
 
 
 class Examples:
@@ -248,8 +247,7 @@ class FixedTasks:
 
 
 def _check_split(tasks: int, rank: int, world_size: int) -> None:
-    if isinstance(tasks, bool) or not isinstance(tasks, int) or tasks < 1:
-        raise ValueError(f"`tasks` is {tasks!r}: a batch has a whole number >= 1 of tasks.")
+    whole_number("tasks", tasks)
     if not 0 <= rank < world_size:
         raise ValueError(
             f"`rank` is {rank}: with world_size={world_size} it must be 0 to {world_size - 1}."

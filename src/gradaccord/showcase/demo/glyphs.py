@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
+from gradaccord.meta.run import Run, Standing, validation_curve
 from gradaccord.runs.files import read_json
 from gradaccord.runs.interrupts import Interrupts
 from gradaccord.showcase.demo.settings import Settings
@@ -31,11 +31,9 @@ class Glyphs:
     iterations: int
 
 
-def few_shot(settings: Settings, console: Console) -> Glyphs:
+def few_shot(settings: Settings, show: Callable[[Standing], None]) -> Glyphs:
     """Train MAML on `glyphs` and test it; goes on where an earlier call was stopped."""
-    from gradaccord.cli.fewshot_screen import progress
     from gradaccord.data.images.class_splits import load
-    from gradaccord.meta.run import Run
     from gradaccord.meta.saved import draw_run
     from gradaccord.meta.settings import settings_for
 
@@ -54,7 +52,7 @@ def few_shot(settings: Settings, console: Console) -> Glyphs:
     place = folder / "seed-0"
     if not (folder / "adaptation.png").exists() or not (place / "results.json").exists():
         data = load("glyphs")
-        with Interrupts() as interrupts, progress(console, "MAML on glyphs") as show:
+        with Interrupts() as interrupts:
             run = Run(chosen, data, place)
             if not run.train(show, lambda: interrupts.noted):
                 raise KeyboardInterrupt
@@ -64,8 +62,6 @@ def few_shot(settings: Settings, console: Console) -> Glyphs:
 
 
 def _read(place: Path, steps: int) -> Glyphs:
-    from gradaccord.meta.run import validation_curve
-
     found: dict[str, Any] = read_json(place / "results.json")
     curve = validation_curve(place)
     return Glyphs(

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
-from gradaccord.cli.compare_screen import Screen
 from gradaccord.compare.runs import Run, Standing, execute, fitting_jobs, plan
-from gradaccord.compare.specs import Spec, with_controls
+from gradaccord.compare.specs import Spec, split_methods, with_controls
 from gradaccord.compare.statistics import Difference, Mean
 from gradaccord.compare.summary import AVERAGE, Row, Summary, summarise
+from gradaccord.pretrain.characters import STEPS, Progress
 from gradaccord.runs.results import main_scores
-from gradaccord.showcase.demo.pretraining import pretrain
 from gradaccord.showcase.demo.settings import BASELINE, FASTER, RECIPE, Settings
 from gradaccord.train.config import Config
 
@@ -70,15 +67,12 @@ class Names:
 
 def wanted(settings: Settings) -> list[Spec]:
     """The baseline, the methods and their controls; a name that does not exist is an error."""
-    from gradaccord.cli.compare import split_methods
-
     specs = [Spec.parse(text) for text in split_methods(settings.methods)]
     return with_controls(specs, Spec.parse(BASELINE))
 
 
 def recipe(settings: Settings) -> tuple[Config, int]:
     """The configuration of all runs, and the batch gradients that each may spend."""
-    from gradaccord.pretrain.characters import STEPS
     from gradaccord.train.config_file import read_config
 
     pretraining = [f"model={{name: characters, steps: {STEPS // FASTER}}}"] if settings.fast else []
@@ -87,8 +81,16 @@ def recipe(settings: Settings) -> tuple[Config, int]:
     return base, whole
 
 
-def compare_names(settings: Settings, console: Console) -> Names:
-    """Pretrain if need be, train every method on every seed, and sum up. Finished runs are reused."""
+def pretrain(settings: Settings, show: Callable[[Progress], None]) -> None:
+    """Pretrain the character encoder: a minute, once on a machine; `show` is not called after that."""
+    from gradaccord.models.trunks.loading import load_trunk
+
+    model = recipe(settings)[0].model
+    load_trunk(model.name, **model.options, progress=show)
+
+
+def compare_names(settings: Settings, show: Callable[[Standing], None]) -> Names:
+    """Train every method on every seed, and sum up. Finished runs are reused."""
     from gradaccord.compare import tables
     from gradaccord.compare.budget import BASE_MB
     from gradaccord.compare.build_methods import check_builds
@@ -97,15 +99,12 @@ def compare_names(settings: Settings, console: Console) -> Names:
 
     specs = wanted(settings)
     base, gradients = recipe(settings)
-    pretrain(base.model, console)
     problem = load_problem(base)
     check_builds(base, specs, gradients, problem)
     before = Forgetting(base, problem).measure()
     runs = plan(base, specs, settings.seeds, gradients, settings.out)
-    screen = Screen(console)
-    with screen.running():
-        execute(runs, data=None, jobs=fitting_jobs(None, BASE_MB), show=screen.show)
-    screen.show(Standing(runs, math.nan))
+    execute(runs, data=None, jobs=fitting_jobs(None, BASE_MB), show=show)
+    show(Standing(runs, math.nan))
     summary = summarise(runs)
     tables.write(summary, settings.out)
     return Names(summary, runs, gradients, problem.trained, before)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from gradaccord.runs.files import read_json
 from gradaccord.showcase.demo.settings import Settings
+from gradaccord.showcase.landscape.runs import Progress, run
+from gradaccord.showcase.landscape.runs import Settings as Lengths
 
 FOLDER = "landscape"
 PICTURE = "landscape.png"
@@ -16,12 +16,9 @@ SEEDS = 16
 DOTS = 80  # an inch; enough for a screen
 
 
-def landscape(settings: Settings, console: Console) -> dict[str, Any]:
+def landscape(settings: Settings, show: Progress) -> dict[str, Any]:
     """What `gradaccord landscape` writes as results; read again if it is there already."""
-    from gradaccord.cli.landscape_screen import progress
     from gradaccord.showcase.landscape.figure import figure_of
-    from gradaccord.showcase.landscape.runs import Settings as Lengths
-    from gradaccord.showcase.landscape.runs import run
 
     folder = settings.out / FOLDER
     steps = settings.shortened(Lengths.steps)
@@ -29,8 +26,7 @@ def landscape(settings: Settings, console: Console) -> dict[str, Any]:
     found = _before(folder, {"seeds": SEEDS, "steps": steps, "outer_steps": outer_steps})
     if found is not None:
         return found
-    with progress(console) as show:
-        result = run(SEEDS, steps=steps, outer_steps=outer_steps, progress=show)
+    result = run(SEEDS, steps=steps, outer_steps=outer_steps, progress=show)
     folder.mkdir(parents=True, exist_ok=True)
     figure_of(result).savefig(folder / PICTURE, dpi=DOTS)
     written: dict[str, Any] = read_json(result.save(folder))

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 import torch
 
-import gradaccord
 from gradaccord.core.losses import Losses
+from gradaccord.core.method import Method
+from gradaccord.methods.combine.gradnorm import GradNorm
+from gradaccord.methods.combine.plain import Sum
 from gradaccord.methods.regularize.recadam import RecAdam
 from gradaccord.showcase.landscape.problem import DEPTH, Point
 
@@ -18,7 +20,7 @@ RECALL_ENDS = 4  # after one quarter of the steps the objective has half turned 
 
 
 def descend(
-    model: Point, losses: Losses, method: gradaccord.Method, optimizer: torch.optim.Optimizer
+    model: Point, losses: Losses, method: Method, optimizer: torch.optim.Optimizer
 ) -> Iterator[torch.Tensor]:
     """The loop that a user writes, without end: phi after every step."""
     while True:
@@ -38,7 +40,7 @@ def mtl(starts: torch.Tensor, lrs: torch.Tensor) -> Iterates:
     model = Point(starts.repeat(len(lrs), 1, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
     losses = model.losses(weight=lrs[:, None])
-    for phi in descend(model, losses, gradaccord.Sum(model), optimizer):
+    for phi in descend(model, losses, Sum(model), optimizer):
         yield phi[:, :, None]
 
 
@@ -48,7 +50,7 @@ def gradnorm(starts: torch.Tensor, lr: float) -> Iterates:
     for start in starts:  # the task weights of a run are its own
         model = Point(start)
         optimizer = torch.optim.SGD(model.parameters(), lr)
-        method = gradaccord.GradNorm(model, alpha=1.5)
+        method = GradNorm(model, alpha=1.5)
         runs.append(descend(model, model.losses(shift=DEPTH), method, optimizer))
     for points in zip(*runs, strict=True):
         yield torch.stack(points)[None, :, None]
@@ -59,5 +61,5 @@ def recadam(starts: torch.Tensor, lr: float, steps: int) -> Iterates:
     model = Point(starts)
     t0 = max(1.0, steps / RECALL_ENDS)
     optimizer = RecAdam(model.parameters(), lr, gamma=RECALL, k=0.05, t0=t0)
-    for phi in descend(model, model.losses(), gradaccord.Sum(model), optimizer):
+    for phi in descend(model, model.losses(), Sum(model), optimizer):
         yield phi[None, :, None]

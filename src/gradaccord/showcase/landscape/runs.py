@@ -16,9 +16,9 @@ from pathlib import Path
 
 import torch
 
-import gradaccord
 from gradaccord.showcase.landscape import batched, library
 from gradaccord.showcase.landscape.problem import OPTIMA, STARTS, TASKS, losses, mean_cosine
+from gradaccord.version import __version__
 
 LR = 0.01  # where no other is said; the sweep shows that it matters
 REPTILE_LR = 0.5  # inner rate
@@ -111,7 +111,7 @@ class Result:
             "sweep": [asdict(row) for row in self.sweep],
             "findings": findings(self),
             "seconds": self.seconds,
-            "versions": {"gradaccord": gradaccord.__version__, "torch": torch.__version__},
+            "versions": {"gradaccord": __version__, "torch": torch.__version__},
         }
         folder.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(everything, indent=1) + "\n", encoding="utf-8")

@@ -1,16 +1,12 @@
-"""Checkpoints are whole or absent, damaged ones are found, and a folder has one owner."""
+"""Checkpoints are whole or absent, and damaged ones are found."""
 
-import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
 from gradaccord.runs.checkpoints import CheckpointError, Checkpoints, load
-from gradaccord.runs.files import Log, RunFolderError, locked, read_log, write_json
 
 
 def test_the_newest_come_first_and_old_ones_go(tmp_path):
@@ -91,44 +87,14 @@ def test_code_in_a_checkpoint_is_not_run(tmp_path):
         load(tmp_path / "step-00000001")
 
 
-def test_a_second_process_is_refused(tmp_path):
-    code = (
-        "import sys; from pathlib import Path; from gradaccord.runs.files import locked\n"
-        "try:\n  with locked(Path(sys.argv[1])): print('held')\n"
-        "except OSError as error: print(error)"
-    )
-    with locked(tmp_path):
-        done = subprocess.run(
-            [sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True
-        )
-    assert "is in use by another process" in done.stdout
-    done = subprocess.run(
-        [sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "held"
-
-
-def test_a_folder_that_cannot_be_made(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(RunFolderError, match="cannot be written to"), locked(tmp_path / "file" / "run"):
-        pass
-
-
-def test_a_log_is_cut_back_to_the_checkpoint(tmp_path):
-    path = tmp_path / "log.jsonl"
-    log = Log(path)
-    for step in range(1, 6):
-        log.write(event="step", step=step)
-    log.close()
-    with path.open("a") as file:
-        file.write('{"event": "st')  # a kill in the middle of a line
-    log = Log(path, resume_at=3)
-    log.write(event="step", step=4)
-    log.close()
-    assert [record["step"] for record in read_log(path)] == [1, 2, 3, 4]
-
-
-def test_json_is_written_whole(tmp_path):
-    write_json(tmp_path / "a.json", {"ä": 1})
-    assert json.loads((tmp_path / "a.json").read_text()) == {"ä": 1}
-    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+def test_the_newest_that_can_be_read_is_given_and_skipped_ones_are_named(tmp_path):
+    kept = Checkpoints(tmp_path, keep=2)
+    assert kept.newest() is None
+    for step in (1, 2):
+        kept.save(step, {"step": step})
+    (tmp_path / "step-00000002" / "state-0.pt").write_bytes(b"")
+    said = []
+    path, state = kept.newest(say=said.append)
+    assert (path.name, state) == ("step-00000001", {"step": 1})
+    assert len(said) == 1
+    assert said[0].startswith("The checkpoint step-00000002 is skipped: ")

@@ -1,0 +1,34 @@
+"""Files are written whole or not at all."""
+
+import json
+
+import pytest
+import torch
+
+from gradaccord.runs.files import read_tensors, write_atomic, write_json, write_tensors
+
+
+def test_json_is_written_whole(tmp_path):
+    write_json(tmp_path / "a.json", {"ä": 1})
+    assert json.loads((tmp_path / "a.json").read_text()) == {"ä": 1}
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_tensors_text_and_bytes_are_written_whole(tmp_path):
+    write_tensors(tmp_path / "a.pt", {"x": torch.arange(3)})
+    assert torch.equal(read_tensors(tmp_path / "a.pt")["x"], torch.arange(3))
+    write_atomic(tmp_path / "a.txt", "ä\n")
+    assert (tmp_path / "a.txt").read_bytes() == "ä\n".encode()
+    write_atomic(tmp_path / "a.txt", b"b")
+    assert (tmp_path / "a.txt").read_bytes() == b"b"
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path):
+    def fail(file):
+        file.write(b"half")
+        raise OSError(28, "No space left on device")
+
+    write_atomic(tmp_path / "a", "old")
+    with pytest.raises(OSError, match="No space"):
+        write_atomic(tmp_path / "a", fail)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a", "old")]

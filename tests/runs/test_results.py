@@ -1,0 +1,81 @@
+"""Results are typed, keep their file's layout, and files of 0.1 load."""
+
+import json
+import math
+
+import pytest
+
+from gradaccord.runs.results import Results
+
+OF_0_1 = {
+    "finished": "2026-11-01T12:00:00+0000",
+    "method": {"name": "pcgrad", "reduction": "mean"},
+    "regularize": [],
+    "seed": 3,
+    "metrics": {"film": "accuracy", "long": "pearson"},
+    "kinds": {"film": "classification", "long": "regression"},
+    "trained": ["film", "long"],
+    "dev": {"film": {"accuracy": 90.0, "f1": 80.0}, "long": {"pearson": 70.0}},
+    "test": {"film": {"accuracy": 85.0, "f1": 75.0}},
+    "best_step": 12,
+    "last": {
+        "train_loss": {"film": 0.5, "long": 0.25},
+        "task_cosine": {"tasks": ["film", "long"], "matrix": [[1.0, 0.1], [0.1, 1.0]], "mean": 0.1,
+                        "losses": {"film": 0.5, "long": 0.25}},
+    },
+    "evaluations": [
+        {"event": "evaluation", "step": 12, "gradients": 36.0, "seconds": 1.5,
+         "evaluation_seconds": 0.2, "scores": {"film": {"accuracy": 90.0}}, "average": 80.0,
+         "train_loss": {"film": 0.5},
+         "distance": {"total": 0.1, "layers": {"trunk": 0.1}}},
+    ],
+    "errors": {
+        "film": {"split": "dev", "examples": 10, "wrong": 1,
+                 "worst": [{"id": "1", "text": "a", "gold": "no", "predicted": "yes", "by": None}],
+                 "confusion": {"labels": ["no", "yes"], "counts": [[5, 0], [1, 4]]}, "histogram": None},
+    },
+    "notes": {"film": {"train": {"truncated": 2}}},
+    "overlaps": [],
+    "cost": {"seconds": 1.5, "cpu_seconds": None, "steps": 12, "gradients": 36.0, "memory_mb": 300.0},
+}  # fmt: skip
+
+
+def written(folder, content):
+    (folder / "results.json").write_text(json.dumps(content))
+    return folder
+
+
+def test_a_file_of_0_1_loads_and_keeps_its_layout(tmp_path):
+    results = Results.read(written(tmp_path, OF_0_1))
+    assert json.loads(json.dumps(results.to_json())) == {"version": 1, **OF_0_1}
+    results.write(tmp_path)
+    assert Results.read(tmp_path) == results
+
+
+def test_what_comparisons_and_reports_ask(tmp_path):
+    results = Results.read(written(tmp_path, OF_0_1))
+    assert (results.method_name, results.method_options) == ("pcgrad", {"reduction": "mean"})
+    assert results.split == "dev"  # one task has no test split
+    assert results.main_scores("dev") == {"film": 90.0, "long": 70.0}
+    assert results.main_scores("test") == {"film": 85.0}
+    assert results.average("dev") == 80.0
+    assert results.train_loss == 0.375
+    assert results.last.distance is None
+    assert results.errors["film"].confusion.counts[1] == (1, 4)
+    assert math.isnan(results.model_copy(update={"last": type(results.last)()}).train_loss)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{", "is damaged"),
+        ("[]", "holds no JSON object"),
+        (json.dumps({**OF_0_1, "version": 99}), "has version 99"),
+        (json.dumps({**OF_0_1, "cost": {}}), r"damaged \(`cost.seconds`: Field required\)"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_one_sentence(tmp_path, content, said):
+    (tmp_path / "results.json").write_text(content)
+    with pytest.raises(ValueError, match=said) as raised:
+        Results.read(tmp_path)
+    assert "\n" not in str(raised.value)
