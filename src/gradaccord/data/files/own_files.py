@@ -39,7 +39,7 @@ def read(
     """A data set out of files, plain or gzipped.
 
     kind: of task. files: one or several for each split (train, dev, test). columns: field -> column,
-    for fields whose column has no usual name (`data/columns.py`); CoNLL: "words" and "tags" by number,
+    for fields whose column has no usual name (`files/columns.py`); CoNLL: "words" and "tags" by number,
     from 0. labels: classes in the order of their numbers, or entity types; without it all that occur,
     sorted. format: instead of the files' endings. header: False if csv or tsv has none; its columns are
     then "0", "1" and so on. iob: "repair" reads an I- tag that continues nothing as B-.
