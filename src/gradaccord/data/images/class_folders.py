@@ -198,7 +198,7 @@ def _decode(file: Opened, *, size: int | None, grey: bool) -> torch.Tensor:
         with image_module.open(io.BytesIO(content())) as picture:
             image = picture.convert("L" if grey else "RGB")
     except (OSError, SyntaxError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"Image {shown} is corrupt ({error}): mend or remove it.") from error
+        raise ValueError(f"Image {shown} is corrupt ({error}): repair or remove it.") from error
     if size is not None and image.size != (size, size):
         image = image.resize(
             (size, size), image_module.Resampling.BOX if grey else image_module.Resampling.LANCZOS
