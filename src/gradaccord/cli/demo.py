@@ -76,7 +76,7 @@ def demo(
             say("1 of 3: three optima on a plane. Who falls into one task's own?", "bold")
             with landscape_screen.progress(console) as show_landscape:
                 plane = landscape(settings, show_landscape)
-            say(plane["findings"][0] + (" That is after a tenth of the steps." if fast else ""))
+            say(plane.findings[0] + (" That is after a tenth of the steps." if fast else ""))
             say(f"2 of 3: names in twelve languages: {plan_of(len(specs), seeds, budget)}.", "bold")
             with pretraining(console) as show_pretraining:
                 pretrain(settings, show_pretraining)
