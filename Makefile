@@ -1,11 +1,11 @@
-# make demo | test | lint | bench: each sets up .venv by itself on the first call.
+# make demo | test | lint | architecture | bench: each sets up .venv by itself on the first call.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 WORKERS ?= 2
 
-.PHONY: demo test lint format bench clean
+.PHONY: demo test lint format architecture bench clean
 
 demo: $(READY)
 	$(BIN)/gradaccord demo
@@ -17,10 +17,14 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+architecture: $(READY)  # the tree in ARCHITECTURE.md
+	$(BIN)/python tests/support/architecture.py
 
 bench: $(READY)
 	$(BIN)/pip install -q --no-deps --target $(VENV)/libmtl LibMTL

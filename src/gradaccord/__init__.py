@@ -6,8 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from gradaccord.methods.registry import METHODS
-
-__version__ = "0.1.0"
+from gradaccord.version import __version__ as __version__
 
 # The public names and where they live: the methods' are in their registry. They are imported when first
 # used, so that the command line starts fast and `import gradaccord` imports nothing heavier than torch.

@@ -80,7 +80,7 @@ def test_ctrl_c_and_sigterm_save_every_run_and_the_same_command_goes_on(file, tm
         until(partial(saved_more, compared, before))
         compared.send_signal(kind)
         out, _ = compared.done(130)
-        assert "every run is saved. The same command goes on" in out
+        assert "every run is saved. The same command continues" in out
         step = last_step(run)
         assert before < step < 300
         assert not process_of(run)

@@ -4,7 +4,7 @@ import pytest
 
 from gradaccord.compare.specs import Spec, parse_methods, with_controls
 from gradaccord.methods.registry import METHODS
-from gradaccord.train.config import Method
+from gradaccord.train.config import MethodConfig
 from gradaccord.train.config_file import check_config, read_config
 
 BASE = check_config({"tasks": {"a": "sst"}, "train": {"epochs": 2}})
@@ -127,7 +127,7 @@ def test_every_spelling_of_every_method_is_read_as_its_name_everywhere(method, t
         assert read_config(tmp_path / "a.yaml").method.name == method
         assert read_config(tmp_path / "a.yaml", [f"method={spelled}"]).method.name == method
         assert read_config(tmp_path / "a.yaml", [f"method.name={spelled}"]).method.name == method
-        assert Method(name=spelled).name == method
+        assert MethodConfig(name=spelled).name == method
         assert Spec.parse(spelled).folder == method
 
 

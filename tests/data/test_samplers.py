@@ -218,7 +218,10 @@ def test_a_failing_collate_loses_no_batch() -> None:
         (lambda: ProportionalTasks({"a": 3}, q=float("inf")), "`q` is inf: it must be a finite number"),
         (lambda: SequentialTasks({"a": 0}), "`batches` gives task 'a' 0"),
         (lambda: SequentialTasks({"a": 1.5}), "`batches` gives task 'a' 1.5"),
-        (lambda: UniformTasks(SIZES, n=0), "`n` is 0: draw a whole number >= 1 of tasks per step"),
+        (
+            lambda: UniformTasks(SIZES, n=0),
+            "`n` is 0: it must be a whole number >= 1, the tasks drawn per step",
+        ),
         (lambda: TaskBatches(range(5), 0), "`batch_size` is 0: it must be a whole number >= 1"),
         (lambda: TaskBatches([], 4), "`data` has 0 examples, which do not fill one batch of 4"),
         (lambda: TaskBatches(range(3), 4, drop_last=True), "`data` has 3 examples"),

@@ -66,7 +66,7 @@ def comparison(config, tmp_path_factory):
     from gradaccord.compare.summary import summarise
     from gradaccord.compare.tables import write_tables
     from gradaccord.train.config_file import write_config
-    from gradaccord.train.single_task import start
+    from gradaccord.train.run import train_run
 
     folder = tmp_path_factory.mktemp("compared") / "moods"
     runs = list_runs(config, [Spec("sum"), Spec("pcgrad"), Spec("stl")], 2, 16, folder)
@@ -74,7 +74,7 @@ def comparison(config, tmp_path_factory):
         run.folder.mkdir(parents=True)
         write_config(run.config, run.folder / WANTED)
         command = ["gradaccord", "train", "a file.yaml", "--out", str(run.folder)]
-        run.results = start(run.config, run.folder, command=command)
+        run.results = train_run(run.config, run.folder, command=command)
     write_tables(summarise(runs), folder)
     return folder
 

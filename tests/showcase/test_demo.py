@@ -25,14 +25,13 @@ from gradaccord.compare.processes import Run
 from gradaccord.compare.specs import Spec, with_controls
 from gradaccord.compare.summary import summarise
 from gradaccord.data.text import cldr
-from gradaccord.models.trunks.character_encoder import CharacterEncoder
-from gradaccord.models.trunks.characters import CharacterTokens, CharacterTrunk
+from gradaccord.models.trunks.characters import CharacterEncoder, CharacterTokens, CharacterTrunk
 from gradaccord.showcase.demo.findings import findings
 from gradaccord.showcase.demo.glyphs import Glyphs
 from gradaccord.showcase.demo.names import Names, demo_methods, recipe
 from gradaccord.showcase.demo.plane import Plane, read_plane
 from gradaccord.showcase.demo.settings import METHODS, Settings
-from gradaccord.train.forgetting import Forgetting
+from gradaccord.train.probes import Forgetting
 
 METHOD = "sequential_reptile:inner_steps=20,outer_lr=0.3"
 CONTROL = "sequential_reptile:inner_steps=20,outer_lr=1"

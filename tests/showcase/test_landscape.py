@@ -322,4 +322,4 @@ def test_a_missing_matplotlib_is_named_with_the_remedy(
     with pytest.raises(SystemExit) as exit_:
         main(["landscape", "--out", str(tmp_path)])
     assert exit_.value.code == 2
-    assert 'pip install "gradaccord[report]"' in capsys.readouterr().err
+    assert "pip install 'gradaccord[report]'" in capsys.readouterr().err

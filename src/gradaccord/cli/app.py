@@ -7,19 +7,25 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gradaccord import __version__
-from gradaccord.cli import compare as comparing
-from gradaccord.cli import demo as demonstrating
-from gradaccord.cli import report as reporting
-from gradaccord.cli import tools as tools
-from gradaccord.cli import train as training
-from gradaccord.cli.errors import INTERRUPTED, UsageError, missing_package, needs, user_mistakes
+from gradaccord.cli.compare import compare
+from gradaccord.cli.demo import demo
+from gradaccord.cli.doctor import doctor
+from gradaccord.cli.errors import INTERRUPTED, UsageError, missing_package
+from gradaccord.cli.export import export
 from gradaccord.cli.fewshot import app as fewshot
+from gradaccord.cli.init import init
+from gradaccord.cli.landscape import landscape
+from gradaccord.cli.list import list_
+from gradaccord.cli.predict import predict
+from gradaccord.cli.report import report
+from gradaccord.cli.sweep import sweep
+from gradaccord.cli.train import train
+from gradaccord.cli.validate import validate
+from gradaccord.version import __version__
 
 app = typer.Typer(
     add_completion=False,
@@ -71,59 +77,16 @@ def _start(
         print(context.get_help())
 
 
-app.command()(needs("demo", "report", "train")(demonstrating.demo))
-
-
-@app.command()
-@needs("report")
-def landscape(
-    seeds: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Runs of each method that draws at random.")
-    ] = 32,
-    fast: Annotated[
-        bool, typer.Option("--fast", help="A tenth of the steps: a look, not a result.")
-    ] = False,
-    out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Folder for the figure (PNG, SVG) and results.json.")
-    ] = Path("runs/landscape"),
-) -> None:
-    """Show which methods are trapped by a task's own optimum, on a plane with three of them.
-
-    The synthetic problem of Sequential Reptile's paper; takes well under a minute. For example:
-
-    [bold]gradaccord landscape --seeds 16 --out results[/bold]
-    """
-    from rich.console import Console
-
-    from gradaccord.probe.figure import require_matplotlib
-
-    with user_mistakes(ModuleNotFoundError, OSError):
-        require_matplotlib()
-        out.mkdir(parents=True, exist_ok=True)
-    from gradaccord.cli.landscape_screen import introduction, progress, tables
-    from gradaccord.showcase.landscape.figure import draw
-    from gradaccord.showcase.landscape.runs import Settings, run
-
-    tenth = 10 if fast else 1
-    steps, outer_steps = Settings.steps // tenth, Settings.outer_steps // tenth
-    console = Console()
-    console.print(introduction(Settings(seeds, steps, outer_steps)), highlight=False)
-    with progress(console) as show:
-        result = run(seeds, steps=steps, outer_steps=outer_steps, progress=show)
-    console.print(tables(result))
-    console.print(f"Took {result.seconds:.0f} s.", highlight=False)
-    for path in [*draw(result, out), result.save(out)]:
-        console.print(f"Written: {path}", highlight=False, soft_wrap=True)
-
-
-app.command()(needs("train")(training.train))
-app.command()(needs("train")(training.validate))
-app.command()(needs("train")(comparing.compare))
-app.command()(needs("sweep", "train")(comparing.sweep))
-app.command()(needs("report", "train")(reporting.report))
-app.command("list")(tools.list_)
-app.command()(tools.init)
-app.command()(needs("train")(tools.export))
-app.command()(needs("train")(tools.predict))
-app.command()(tools.doctor)
+app.command()(demo)
+app.command()(landscape)
+app.command()(train)
+app.command()(validate)
+app.command()(compare)
+app.command()(sweep)
+app.command()(report)
+app.command("list")(list_)
+app.command()(init)
+app.command()(export)
+app.command()(predict)
+app.command()(doctor)
 app.add_typer(fewshot, name="fewshot")

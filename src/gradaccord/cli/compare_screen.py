@@ -1,73 +1,44 @@
-"""What a comparison shows on a terminal while its runs go on."""
+"""What a comparison or a sweep shows on a terminal while its runs go on."""
 
 from __future__ import annotations
 
-import time
-from contextlib import AbstractContextManager, nullcontext
+import math
 
 from rich.console import Console, Group
-from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
 from rich.text import Text
 
-from gradaccord.cli.errors import duration
-from gradaccord.compare.processes import Progress, Run
-
-REFRESH = 1.0
-LINE_EVERY = 15.0
+from gradaccord.cli import screen
+from gradaccord.compare.processes import Progress
+from gradaccord.runs.duration import duration
 
 
-class Screen:
+class Screen(screen.Screen[Progress]):
     """Give `show` to `run_all` while `running()` is entered."""
 
     def __init__(self, console: Console) -> None:
-        self.console = console
-        self._last = 0.0
+        super().__init__(console, _picture, _line, refresh=1.0, line_every=15.0)
+        self._last = -math.inf  # the first line comes at once
         self._told: set[int] = set()
-        self._live: Live | None = None
-        if console.is_terminal:
-            self._live = Live(console=console, auto_refresh=False, transient=True)
-
-    def running(self) -> AbstractContextManager[object]:
-        """Keeps the live picture on the terminal; does nothing where there is none."""
-        return self._live or nullcontext()
 
     def show(self, progress: Progress) -> None:
         """Draw, if it is time to; a run that died is reported at once."""
         for run in progress.runs:
             if run.failure is not None and id(run) not in self._told:
                 self._told.add(id(run))
-                self.console.print(
-                    f"{run.spec}, seed {run.seed}, {run.failure}", highlight=False, soft_wrap=True
-                )
-        now = time.monotonic()
-        if now - self._last < (REFRESH if self._live else LINE_EVERY):
-            return
-        self._last = now
-        if self._live:
-            self._live.update(_picture(progress), refresh=True)
-        else:
-            done = sum(run.done for run in progress.runs)
-            left = duration(progress.seconds_left)
-            self.console.print(
-                f"{done} of {len(progress.runs)} runs, {progress.share:.0%}, {left} left",
-                highlight=False,
-            )
+                self.say(f"{run.spec}, seed {run.seed}, {run.failure}")
+        super().show(progress)
+
+
+def _done(progress: Progress) -> str:
+    return f"{sum(run.done for run in progress.runs)} of {len(progress.runs)} runs"
+
+
+def _line(progress: Progress) -> str:
+    return f"{_done(progress)}, {progress.share:.0%}, {duration(progress.seconds_left)} left"
 
 
 def _picture(progress: Progress) -> Group:
-    bar = Table.grid(padding=(0, 1))
-    done = sum(run.done for run in progress.runs)
-    bar.add_row(
-        f"{done} of {len(progress.runs)} runs",
-        ProgressBar(total=1.0, completed=progress.share, width=36),
-        f"{progress.share:4.0%}",
-        f"{duration(progress.seconds_left)} left",
-    )
+    bar = screen.bar(_done(progress), progress.share, f"{duration(progress.seconds_left)} left")
     active = [run for run in progress.runs if run.process is not None and not run.done]
-    return Group(bar, *(Text(_line(run), style="dim") for run in active))
-
-
-def _line(run: Run) -> str:
-    return f"  {run.spec}, seed {run.seed}: {run.share:.0%}"
+    lines = [f"  {run.spec}, seed {run.seed}: {run.share:.0%}" for run in active]
+    return Group(bar, *(Text(line, style="dim") for line in lines))

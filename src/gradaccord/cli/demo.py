@@ -9,10 +9,11 @@ from typing import Annotated
 
 import typer
 
-from gradaccord.cli.errors import INTERRUPTED, user_mistakes
+from gradaccord.cli.errors import INTERRUPTED, needs, user_mistakes
 from gradaccord.showcase.demo.settings import METHODS, Settings
 
 
+@needs("demo", "report", "train")
 def demo(
     seeds: Annotated[
         int, typer.Option(min=1, metavar="N", help="Runs of each method; errors are over these.")
@@ -23,7 +24,11 @@ def demo(
     ] = None,
     methods: Annotated[
         str,
-        typer.Option(metavar="A;B", help="As in `compare`; sum and every method's controls are added."),
+        typer.Option(
+            metavar="A;B",
+            help="As in `compare`; sum and every method's controls are added.",
+            show_default="pcgrad; gradvac; sequential_reptile with options; dotprod",
+        ),
     ] = METHODS,
     fast: Annotated[
         bool, typer.Option("--fast", help="A tenth of everything: a look, not a result.")
@@ -38,7 +43,7 @@ def demo(
     Three optima on a plane; names in twelve languages and seven unseen ones,
     with what the encoder forgets; characters learned from one picture each.
     Nothing is downloaded, one report is written. About five minutes on two
-    cores; after Ctrl-C the same command goes on. For example:
+    cores; after Ctrl-C the same command continues. For example:
 
     [bold]gradaccord demo --seeds 5 --methods 'pcgrad;dotprod'[/bold]
     """
@@ -58,7 +63,7 @@ def demo(
         require_matplotlib()
         from gradaccord.cli import fewshot_screen, landscape_screen
         from gradaccord.cli.compare_screen import Screen
-        from gradaccord.cli.demo_screen import NOTES, methods_table, plan_of, pretraining
+        from gradaccord.cli.demo_screen import NOTES, methods_table, plan_of, pretraining_screen
         from gradaccord.runs.about import about
         from gradaccord.runs.files import ABOUT, write_json
         from gradaccord.showcase.demo.findings import CAUTION, findings
@@ -78,11 +83,12 @@ def demo(
                 plane = landscape(settings, show_landscape)
             say(plane.findings[0] + (" That is after a tenth of the steps." if fast else ""))
             say(f"2 of 3: names in twelve languages: {plan_of(len(specs), seeds, budget)}.", "bold")
-            with pretraining(console) as show_pretraining:
-                pretrain(settings, show_pretraining)
-            screen = Screen(console)
-            with screen.running():
-                names = compare_names(settings, screen.show)
+            pretraining = pretraining_screen(console)
+            with pretraining.running():
+                pretrain(settings, pretraining.show)
+            runs = Screen(console)
+            with runs.running():
+                names = compare_names(settings, runs.show)
             console.print(methods_table(names))
             say(NOTES, "dim")
             say("3 of 3: a minute of learning characters from one picture each.", "bold")
@@ -91,7 +97,7 @@ def demo(
             found = [*findings(plane, names, glyphs), *([CAUTION] if fast else [])]
             page = write_page(folder, plane, names, glyphs, found)
         except KeyboardInterrupt:
-            say("Interrupted; what is finished is kept. The same command goes on.")
+            say("Interrupted; finished parts are kept. The same command continues.")
             raise typer.Exit(INTERRUPTED) from None
     say(f"Took {time.monotonic() - began:.0f} s.")
     for run in names.runs:

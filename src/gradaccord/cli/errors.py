@@ -1,8 +1,7 @@
-"""What all commands share: exit codes, mistakes turned into one sentence, extras, durations."""
+"""Exit codes, and users' mistakes and missing extras as one sentence each."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -78,12 +77,3 @@ def user_mistakes(*kinds: type[Exception]) -> Iterator[None]:
             named = f"{error.filename}: " if error.filename else ""
             sentence = f"{named}{error.strerror}."
         raise UsageError(sentence) from error
-
-
-def duration(seconds: float) -> str:
-    """1:05, or 1:02:05."""
-    if not math.isfinite(seconds):
-        return "?"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

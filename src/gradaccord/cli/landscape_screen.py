@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich import box
 from rich.console import Console, Group, RenderableType
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
 from rich.text import Text
 
+from gradaccord.cli.screen import Screen, bar
+from gradaccord.runs.duration import duration
 from gradaccord.showcase.landscape.problem import STARTS
 from gradaccord.showcase.landscape.runs import (
     CONTROLS,
@@ -28,7 +28,6 @@ from gradaccord.showcase.landscape.runs import (
 )
 from gradaccord.showcase.landscape.runs import Progress as ProgressCall
 
-LINE_EVERY = 10.0  # seconds between two lines where there is no terminal
 NOTES = f"""\
 end       mean of the last fifth of the iterates, mean over seeds
 ΣL        sum of the losses, mean over those iterates, ± its standard error;
@@ -55,26 +54,18 @@ def introduction(settings: Settings) -> str:
 @contextmanager
 def progress(console: Console) -> Iterator[ProgressCall]:
     """What to give to `run`: a bar with the time left, or lines where there is no terminal."""
-    if not console.is_terminal:
-        last = time.monotonic()
 
-        def line(method: str, done: int, total: int, left: float) -> None:
-            nonlocal last
-            if time.monotonic() - last >= LINE_EVERY:
-                last = time.monotonic()
-                console.print(f"{done / total:.0%} done, {left:.0f} s left ({method})")
+    def line(state: tuple[str, int, int, float]) -> str:
+        method, done, total, left = state
+        return f"{done / total:.0%} done, {duration(left)} left ({method})"
 
-        yield line
-        return
-    columns = (TextColumn("{task.description:18}"), BarColumn(), TaskProgressColumn())
-    left_over = TextColumn("{task.fields[left]:.0f} s left")
-    with Progress(*columns, left_over, console=console, transient=True) as bar:
-        task = bar.add_task("", left=0.0)
+    def picture(state: tuple[str, int, int, float]) -> Table:
+        method, done, total, left = state
+        return bar(f"{method:18}", done / total, f"{duration(left)} left")
 
-        def show(method: str, done: int, total: int, left: float) -> None:
-            bar.update(task, description=method, completed=done, total=total, left=left)
-
-        yield show
+    screen = Screen(console, picture, line)
+    with screen.running():
+        yield lambda *state: screen.show(state)
 
 
 def tables(result: Result) -> Group:

@@ -1,15 +1,37 @@
-"""`gradaccord list`: the methods, kinds of tasks, data sets and recipes that there are."""
+"""The command `list`: methods, kinds of tasks, data sets, recipes, the configuration schema."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from gradaccord.cli.errors import user_mistakes
+from gradaccord.cli.options import DataOption
 from gradaccord.recipes import recipe_texts
+
+
+def list_(
+    what: Annotated[
+        str, typer.Argument(metavar="WHAT", help="methods, tasks, data, recipes or schema.")
+    ],
+    data: DataOption = None,
+) -> None:
+    """List the methods, kinds of tasks, data sets or recipes.
+
+    [bold]gradaccord list data --data DIR[/bold]
+
+    The JSON schema of configuration files has every key, for editors:
+
+    [bold]gradaccord list schema > gradaccord.schema.json[/bold]
+    """
+    with user_mistakes(ValueError, OSError, ModuleNotFoundError):
+        listing(what, data)
 
 
 def listing(what: str, data: Path | None = None) -> None:

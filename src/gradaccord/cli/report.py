@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from gradaccord.cli.errors import user_mistakes
+from gradaccord.cli.errors import needs, user_mistakes
 
 
+@needs("report", "train")
 def report(
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="A folder of `train`, `compare` or `sweep`.")
@@ -18,9 +19,9 @@ def report(
         Path | None, typer.Option(metavar="FILE", help="The page; default: DIR/report.html.")
     ] = None,
 ) -> None:
-    """Write one HTML page about a run, a comparison or a sweep; it needs no network and no other file.
+    """Write one self-contained HTML page about a run, a comparison or a sweep.
 
-    Tables that sort, learning curves, cosines, forgetting, costs, confusions,
+    Sortable tables, learning curves, cosines, forgetting, costs, confusions,
     worst examples, and the exact commands. For example:
 
     [bold]gradaccord report runs/trio-compare[/bold]

@@ -1,4 +1,4 @@
-"""The commands `train` and `validate`: options in, a run out."""
+"""The command `train`: one run of a configuration file."""
 
 from __future__ import annotations
 
@@ -10,21 +10,11 @@ from typing import Annotated
 
 import typer
 
-from gradaccord.cli.errors import INTERRUPTED, user_mistakes
-
-FileArgument = Annotated[
-    Path, typer.Argument(metavar="FILE", help="A YAML file; see `gradaccord init`.")
-]
-OverridesArgument = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="KEY=VALUE", help="Settings to change, e.g. train.lr=1e-4."),
-]
-DataOption = Annotated[
-    Path | None,
-    typer.Option("--data", metavar="DIR", envvar="GRADACCORD_DATA", help="Where the data sets lie."),
-]
+from gradaccord.cli.errors import INTERRUPTED, needs, user_mistakes
+from gradaccord.cli.options import DataOption, FileArgument, OverridesArgument
 
 
+@needs("train")
 def train(
     file: FileArgument,
     overrides: OverridesArgument = None,
@@ -34,14 +24,15 @@ def train(
     data: DataOption = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an unfinished run.")] = False,
     deterministic: Annotated[
-        bool, typer.Option("--deterministic", help="Deterministic algorithms alone (GPU: slower).")
+        bool,
+        typer.Option("--deterministic", help="Use only deterministic algorithms (slower on a GPU)."),
     ] = False,
 ) -> None:
     """Train one model on the tasks of a configuration file.
 
     Everything goes into the run's folder: settings, log, checkpoints, results,
-    the best model. Ctrl-C saves; --resume goes on bit for bit. Several processes:
-    torchrun -m gradaccord train. For example:
+    the best model. Ctrl-C saves; --resume continues bit for bit. For several
+    processes use torchrun -m gradaccord train. For example:
 
     [bold]gradaccord train trio.yaml method=pcgrad train.epochs=3 --out runs/pcgrad[/bold]
     """
@@ -50,19 +41,18 @@ def train(
     from gradaccord.cli.train_screen import Screen, results_table
     from gradaccord.train.config_file import read_config
 
-    console = Console(quiet=os.environ.get("RANK", "0") != "0")  # of several processes the first talks
+    console = Console(quiet=os.environ.get("RANK", "0") != "0")  # only the first prints
     screen = Screen(console)
     folder = out if out is not None else Path("runs") / file.stem
     with user_mistakes(ValueError, OSError, ModuleNotFoundError):
         config = read_config(file, overrides or [])
         from gradaccord.runs.checkpoints import CheckpointError
         from gradaccord.train.not_finite import TrainingError
-        from gradaccord.train.run import Interrupted
-        from gradaccord.train.single_task import start
+        from gradaccord.train.run import Interrupted, train_run
 
         try:
             with screen.running():
-                results = start(
+                results = train_run(
                     config,
                     folder,
                     resume=resume,
@@ -90,28 +80,3 @@ def _again() -> str:
     """The command that was given, with --resume."""
     given = [part for part in sys.argv[1:] if part != "--resume"]
     return shlex.join(["gradaccord", *given, "--resume"])
-
-
-def validate(
-    file: FileArgument,
-    overrides: OverridesArgument = None,
-    data: DataOption = None,
-) -> None:
-    """Check a configuration: read all data, run one batch of each task and one step, and estimate.
-
-    Prints the memory that weights, optimiser and gradients take and how long the
-    run would be. For example:
-
-    [bold]gradaccord validate trio.yaml method=pcgrad[/bold]
-    """
-    from rich.console import Console
-
-    from gradaccord.train.config_file import read_config
-
-    console = Console()
-    with user_mistakes(ValueError, OSError, ModuleNotFoundError):
-        config = read_config(file, overrides or [])
-        from gradaccord.train.validation import check_run
-
-        for sentence in check_run(config, data):
-            console.print(sentence, highlight=False, markup=False, soft_wrap=True)

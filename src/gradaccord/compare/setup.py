@@ -13,8 +13,8 @@ from pathlib import Path
 from gradaccord.compare.processes import Run
 from gradaccord.compare.specs import Spec
 from gradaccord.methods.registry import SINGLE_TASK
-from gradaccord.train.config import Config, Method, Probe
-from gradaccord.train.loop import Fit
+from gradaccord.train.config import Config, MethodConfig, ProbeConfig
+from gradaccord.train.loop import TrainingLoop
 from gradaccord.train.phase import EPOCHS, batches_of
 from gradaccord.train.run import make_accelerator
 from gradaccord.train.setup import Problem
@@ -67,17 +67,17 @@ def check_builds(base: Config, specs: Sequence[Spec], gradients: int, problem: P
     a copy of its model.
     """
     accelerator = make_accelerator(base)
-    no_probes = Probe(cosine=False, distance=False)
+    no_probes = ProbeConfig(cosine=False, distance=False)
     for spec in specs:
         config = spec.config(base, base.train.seed, gradients).model_copy(update={"probe": no_probes})
         if spec.method == SINGLE_TASK:  # each task's own run is one of `sum`
-            config = config.model_copy(update={"method": Method(name="sum"), "sampler": None})
+            config = config.model_copy(update={"method": MethodConfig(name="sum"), "sampler": None})
         own = dataclasses.replace(problem, model=copy.deepcopy(problem.model))
         try:
             with tempfile.TemporaryDirectory() as folder:
-                fit = Fit(config, own, Path(folder), accelerator)
-                if len(fit.phases) > 1:  # behind a warm start, which is a plain sum
-                    fit.begin(len(fit.phases) - 1)
+                loop = TrainingLoop(config, own, Path(folder), accelerator)
+                if len(loop.phases) > 1:  # behind a warm start, which is a plain sum
+                    loop.begin(len(loop.phases) - 1)
         except (ValueError, TypeError, AttributeError) as error:
             raise ValueError(f"The method {str(spec)!r} cannot be built: {error}") from error
         finally:

@@ -9,7 +9,7 @@ from typing import Any
 
 from gradaccord.core.did_you_mean import canonical
 from gradaccord.methods.registry import canonical_method, check_method, controls_of
-from gradaccord.train.config import Config, Method, Optimizer
+from gradaccord.train.config import Config, MethodConfig, OptimizerConfig
 from gradaccord.train.regularizers import REGULARIZERS
 
 
@@ -104,10 +104,10 @@ class Spec:
         regularize = list(base.regularize)
         for one in self.added:
             if one == "recadam":
-                train = train.model_copy(update={"optimizer": Optimizer(name="recadam")})
+                train = train.model_copy(update={"optimizer": OptimizerConfig(name="recadam")})
             else:
                 regularize.append(type(base).model_validate(_one_term(base, one)).regularize[0])
-        method = Method(name=self.method, **dict(self.options))
+        method = MethodConfig(name=self.method, **dict(self.options))
         return base.model_copy(update={"train": train, "regularize": regularize, "method": method})
 
 

@@ -10,6 +10,8 @@ from typing import Any, Generic, Literal, TypeVar, get_args
 
 import torch
 
+from gradaccord.core.checks import whole_number
+
 Example = TypeVar("Example")
 Pairs = Literal["batches", "tasks"]
 
@@ -152,9 +154,7 @@ class WeightedTasks(TaskSampler):
                     f"`weights` gives task {task!r} {weight}: it must be a finite number > 0; leave "
                     "out a task that is never to be drawn."
                 )
-        if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-            raise ValueError(f"`n` is {n!r}: draw a whole number >= 1 of tasks per step.")
-        self.n = n
+        self.n = whole_number("n", n, hint=", the tasks drawn per step")
         largest = max(weights.values())
         self.weights = torch.tensor(
             [w / largest for w in weights.values()], dtype=torch.float64, device="cpu"
@@ -277,8 +277,7 @@ class TaskBatches(Iterator[Any], Generic[Example]):
         lengths: torch.Tensor | None = None,
         seed: int = 0,
     ) -> None:
-        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
-            raise ValueError(f"`batch_size` is {batch_size!r}: it must be a whole number >= 1.")
+        whole_number("batch_size", batch_size)
         if len(data) < (batch_size if drop_last else 1):
             raise ValueError(
                 f"`data` has {len(data)} examples, which do not fill one batch of {batch_size}: give "

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
+
+Result = TypeVar("Result")
 
 
 def sum_over_processes(tensors: Sequence[torch.Tensor], group: dist.ProcessGroup) -> None:
@@ -39,14 +41,26 @@ class SumInGraph(torch.autograd.Function):
         return total, None
 
 
-def agree(error: Exception | None, count: int, group: dist.ProcessGroup) -> list[int]:
-    """Every process's count; raises on all of them if one has met an error."""
-    told: list[Any] = [None] * group.size()
+def agreed(run: Callable[[], Result], group: dist.ProcessGroup | None) -> tuple[Result, int]:
+    """What `run` returns, and, if it is a list, how many items the processes before this one have.
+
+    If it fails on one process it raises on all.
+    """
+    if group is None:
+        return run(), 0
+    result, error = None, None
+    try:
+        result = run()
+    except Exception as problem:
+        error = problem
+    count = len(result) if isinstance(result, list) else 0
+    answers: list[Any] = [None] * group.size()
     own = count if error is None else f"{type(error).__name__}: {error}"
-    dist.all_gather_object(told, own, group=group)
+    dist.all_gather_object(answers, own, group=group)
     if error is not None:
         raise error
-    for rank, other in enumerate(told):
+    for rank, other in enumerate(answers):
         if isinstance(other, str):
-            raise RuntimeError(f"Process {rank} of {len(told)} failed: {other}")
-    return told
+            raise RuntimeError(f"Process {rank} of {len(answers)} failed: {other}")
+    assert result is not None
+    return result, sum(answers[: group.rank()])

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from gradaccord.core.checks import whole_number
 from gradaccord.core.report import StepReport
 
 QUANTITIES = ("dot", "cosine", "loss")
@@ -40,11 +41,9 @@ class AlignmentProbe:
     """
 
     def __init__(self, *, window: int = 100, sigmas: float = 10.0) -> None:
-        if isinstance(window, bool) or not isinstance(window, int) or window < 1:
-            raise ValueError(f"`window` is {window!r}: it must be a whole number >= 1.")
         if not sigmas > 0:
             raise ValueError(f"`sigmas` is {sigmas}: it must be positive; inf drops nothing.")
-        self.window = window
+        self.window = whole_number("window", window)
         self.sigmas = float(sigmas)
         self.step = 0  # reports seen
         self.steps: list[int] = []  # those that count

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from gradaccord.core.bank import put
+from gradaccord.core.checks import whole_number
 from gradaccord.core.losses import LossFn
 from gradaccord.core.parameters import Parameters
 from gradaccord.core.report import StepReport
@@ -91,8 +92,8 @@ def task_cosines(
     batches: how many steps are taken from it, at most; None for all.
     shared, engine: as of the methods.
     """
-    if batches is not None and (isinstance(batches, bool) or batches < 1):
-        raise ValueError(f"`batches` is {batches!r}: it must be a whole number >= 1, or None for all.")
+    if batches is not None:
+        whole_number("batches", batches, hint=", or None for all")
     if isinstance(losses, Mapping):
         raise TypeError("`losses` is one mapping: give an iterable of them, one for each step.")
     calls: dict[str, list[LossFn]] = {}

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from gradaccord.core.checks import whole_number
 from gradaccord.data.text.masking import Mask, Tokens
 from gradaccord.probe.eval_mode import evaluating
 
@@ -49,8 +50,7 @@ class MaskedLM:
         if not 0 < share <= 1:
             raise ValueError(f"`share` is {share}: it must be in (0, 1].")
         for name, value in (("max_length", max_length), ("batch_size", batch_size)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"`{name}` is {value!r}: it must be a whole number >= 1.")
+            whole_number(name, value)
         tokens = tokenizer if isinstance(tokenizer, Tokens) else Tokens.of(tokenizer)
         rows = [
             torch.tensor(ids, dtype=torch.long, device="cpu")

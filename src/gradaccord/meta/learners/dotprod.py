@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,17 +11,11 @@ from torch import nn
 
 from gradaccord.meta.episodes.minibatches import pairs
 from gradaccord.meta.episodes.task_batch import Task
-from gradaccord.meta.learners.learner import Outcome, one_of
+from gradaccord.meta.learners.checks import one_of
+from gradaccord.meta.learners.inner_loops import Weights, last
+from gradaccord.meta.learners.outcome import Outcome
 from gradaccord.meta.learners.reptile import Moments, Reptile
 from gradaccord.meta.network.general import Params
-
-
-@dataclass
-class Pairs:
-    """How many pairs were taken, and how many terms the cap has shortened."""
-
-    taken: int = 0
-    capped: int = 0
 
 
 class DotProd(Reptile):
@@ -40,6 +33,8 @@ class DotProd(Reptile):
     weight, max_ratio: as in `gradaccord.DotProd`; max_ratio=inf is the paper's, without a cap.
     Others as in `Reptile`.
     """
+
+    differentiates_twice = True
 
     def __init__(
         self,
@@ -62,75 +57,61 @@ class DotProd(Reptile):
         self.weight = float(weight)
         self.max_ratio = float(max_ratio)
 
-    def task_gradient(self, tasks: Sequence[Task], place: int = 0) -> Outcome:
-        """See `MetaLearner`."""
-        counts = Pairs()
-        if self.reading == "inner":
-            outcome = self._towards(tasks[0], place, counts)
-        else:
-            outcome = self._at_start(tasks[0], place, counts)
-        outcome.pairs, outcome.capped = counts.taken, counts.capped
+    def displacement(self, task: Task, number: int, moments: Moments) -> Outcome:
+        """See `Reptile`; the gradient at phi itself for the outer reading."""
+        if self.reading == "outer":
+            return self._at_start(task, number)
+        capped: list[bool] = []
+
+        def gradient(params: Params, batches: tuple[torch.Tensor, ...]) -> Weights:
+            if len(batches) == 1:
+                return self._gradient(params, task, batches[0])
+            direction, shortened = self._aligned(params, task, batches)
+            capped.append(shortened)
+            return direction
+
+        steps = (self.inner_steps + 1) // 2
+        drawn: list[tuple[torch.Tensor, ...]]
+        drawn = [*pairs(len(task.support), self.inner_batch, steps, self._generator(number))]
+        if self.inner_steps % 2:
+            drawn[-1] = drawn[-1][:1]
+        params = last(self._in_place(drawn, gradient, moments))
+        outcome = self._way_back(task, params, 3 * len(capped) + self.inner_steps % 2)
+        outcome.pairs, outcome.capped = len(capped), sum(capped)
         return outcome
 
-    def _twice(self) -> bool:
-        return True
+    def _at_start(self, task: Task, number: int) -> Outcome:
+        """G at phi."""
+        (pair,) = pairs(len(task.support), self.inner_batch, 1, self._generator(number))
+        (params,) = self._in_place((), lambda params, _: [], self._moments())
+        direction, capped = self._aligned(params, task, pair)
+        gradient = self._in_order(dict(zip(self.adapted, direction, strict=True)))
+        measured = self._measure(params, task)
+        return Outcome(gradient, *measured, tasks=1, spent=3, pairs=1, capped=int(capped))
 
-    def _at_start(self, task: Task, place: int, counts: Pairs) -> Outcome:
-        fast = self._copies()
-        params = self._with(fast)
-        (pair,) = pairs(len(task.support), self.inner_batch, 1, self._generator(place))
-        gradient = dict(zip(self.adapted, self._paired(params, fast, task, pair, counts), strict=True))
-        found = [gradient.get(name) for name in self._places]
-        return Outcome(found, *self._measure(params, task), tasks=1, spent=3)
-
-    def _train_(
-        self,
-        fast: list[torch.Tensor],
-        params: Params,
-        task: Task,
-        moments: Moments,
-        generator: torch.Generator,
-        counts: Any = None,
-    ) -> int:
-        steps = (self.inner_steps + 1) // 2
-        spent = 0
-        for number, pair in enumerate(pairs(len(task.support), self.inner_batch, steps, generator)):
-            if 2 * number + 1 < self.inner_steps:
-                gradient = self._paired(params, fast, task, pair, counts)
-                spent += 3
-            else:
-                inputs, labels = task.support[pair[0]], task.support_labels[pair[0]]
-                gradient = self._gradient(params, fast, inputs, labels)
-                spent += 1
-            with torch.no_grad():
-                moments.step_(fast, gradient)
-        return spent
-
-    def _paired(
-        self,
-        params: Params,
-        weights: list[torch.Tensor],
-        task: Task,
-        pair: tuple[torch.Tensor, torch.Tensor],
-        counts: Pairs,
-    ) -> list[torch.Tensor]:
-        """G1 + G2 + weight * D at these weights."""
-        (one, one_labels), (two, two_labels) = (
-            (task.support[places], task.support_labels[places]) for places in pair
-        )
-        first = self._gradient(params, weights, one, one_labels)
+    def _aligned(
+        self, params: Params, task: Task, pair: Sequence[torch.Tensor]
+    ) -> tuple[Weights, bool]:
+        """G1 + G2 + weight * D at these parameters, and whether the cap has shortened the last term."""
+        first = self._gradient(params, task, pair[0])
         with torch.enable_grad():
-            second = self._gradient(params, weights, two, two_labels, create_graph=True)
+            second = self._gradient(params, task, pair[1], create_graph=True)
             slope = torch.stack([(g * v).sum() for g, v in zip(second, first, strict=True)]).sum()
+            weights = [params[name] for name in self.adapted]
             product = torch.autograd.grad(slope, weights, allow_unused=True, materialize_grads=True)
         total = [a + b.detach() for a, b in zip(first, second, strict=True)]
         factor, limit = self.weight, self.max_ratio * _length(total)
         length = abs(factor) * _length(product)
-        counts.taken += 1
-        if length > limit:
-            counts.capped += 1
+        capped = length > limit
+        if capped:
             factor *= limit / length
-        return [t.sub_(p, alpha=factor) for t, p in zip(total, product, strict=True)]
+        return [t.sub_(p, alpha=factor) for t, p in zip(total, product, strict=True)], capped
+
+    def _gradient(
+        self, params: Params, task: Task, places: torch.Tensor, create_graph: bool = False
+    ) -> Weights:
+        inputs, labels = task.support[places], task.support_labels[places]
+        return self.functional.gradient(params, self.adapted, inputs, labels, create_graph)
 
 
 def _length(vector: Sequence[torch.Tensor]) -> float:

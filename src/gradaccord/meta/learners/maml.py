@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
 import torch
 from torch import nn
 
 from gradaccord.meta.episodes.task_batch import Task
-from gradaccord.meta.learners.learner import MetaLearner, Outcome, accuracy_of, dense, last, rate_of
+from gradaccord.meta.learners.checks import rate_of
+from gradaccord.meta.learners.inner_loops import Weights, in_place, last, unrolled
+from gradaccord.meta.learners.learner import MetaLearner
+from gradaccord.meta.learners.outcome import Outcome, accuracy_of
 from gradaccord.meta.learners.sharing import GradientSharing
+from gradaccord.meta.network.functional import dense
 from gradaccord.meta.network.general import Params
 
 
@@ -44,136 +49,122 @@ class MAML(MetaLearner):
         self.first_order = first_order
         self.sharing: GradientSharing | None = None
         if share:
-            params = self._params()
+            params = self.functional.parameters()
             weights = [params[name] for name in self.adapted]
             self.sharing = GradientSharing(self.adapted, weights, self.inner_steps)
 
     # What the variants change.
 
-    def _step(
-        self, weights: Sequence[torch.Tensor], directions: Sequence[torch.Tensor], step: int
-    ) -> list[torch.Tensor]:
-        """One inner step, differentiable."""
-        return [torch.sub(w, d, alpha=self.inner_lr) for w, d in zip(weights, directions, strict=True)]
+    def rates_at(self, step: int) -> float | list[torch.Tensor]:
+        """alpha at an inner step (from 0): one number, or a tensor for each adapted weight."""
+        return self.inner_lr
 
-    def _step_(self, weights: list[torch.Tensor], directions: list[torch.Tensor], step: int) -> None:
-        """One inner step, in place."""
-        torch._foreach_add_(weights, directions, alpha=-self.inner_lr)
+    def at_step(self, step: int) -> dict[str, torch.Tensor]:
+        """All parameters as an inner step uses them, before adaptation."""
+        return self.functional.parameters()
 
-    def _at_step(self, params: dict[str, torch.Tensor], step: int) -> dict[str, torch.Tensor]:
-        """All parameters as inner step `step` (from 0) uses them, before adaptation."""
-        return params
-
-    def _query_weights(self) -> list[float]:
+    def query_weights(self) -> list[float]:
         """The weight of the query loss after each of the K steps."""
         return [0.0] * (self.inner_steps - 1) + [1.0]
 
-    def _second_order(self) -> bool:
+    @property
+    def second_order(self) -> bool:
+        """Whether the meta-gradient runs through the inner gradients."""
         return not self.first_order
 
-    def _in_place(self) -> bool:
-        """Whether the meta-gradient is the query gradient at the adapted weights, and no more."""
-        return self.first_order and self.sharing is None
+    @property
+    def differentiates_twice(self) -> bool:
+        """Not if the meta-gradient is the query gradient at the adapted weights, and no more."""
+        return not self.first_order or self.sharing is not None
 
-    def _twice(self) -> bool:
-        return not self._in_place()
+    # The rule.
 
-    # The inner loops.
-
-    def task_gradient(self, tasks: Sequence[Task], place: int = 0) -> Outcome:
+    def meta_gradient(self, tasks: Sequence[Task], first: int) -> Outcome:
         """See `MetaLearner`."""
-        for task in tasks:
-            if len(task.query) == 0:
-                raise ValueError(
-                    f"A task has no queries, and {type(self).__name__} learns from them: give some."
-                )
-        return self._one_in_place(tasks[0]) if self._in_place() else self._unrolled(tasks)
+        if any(len(task.query) == 0 for task in tasks):
+            raise ValueError(
+                f"A task has no queries, and {type(self).__name__} learns from them: give some."
+            )
+        if not self.differentiates_twice:
+            return self._query_gradient(tasks[0])
+        means: list[Weights] = []  # of gradient sharing, by step
 
-    def _unrolled(self, tasks: Sequence[Task]) -> Outcome:
-        """Differentiate through the inner steps; tasks advance together."""
-        second_order, weights = self._second_order(), self._query_weights()
-        params = self._params()
-        fast = [self._start() for _ in tasks]
-        objective = torch.zeros((), dtype=fast[0][0].dtype, device=fast[0][0].device)
+        def update(weights: list[Weights], gradients: list[Weights], step: int) -> list[Weights]:
+            if self.sharing is not None:
+                gradients, mean = self.sharing.directions(gradients, step, self.group)
+                means.append(mean)
+            pairs = zip(weights, gradients, strict=True)
+            return [descended(own, g, self.rates_at(step)) for own, g in pairs]
+
+        query_weights = self.query_weights()
+        example = self.functional.start(self.adapted)[0]
+        objective = torch.zeros((), dtype=example.dtype, device=example.device)
         loss, accuracy = objective, torch.zeros((), dtype=torch.float64, device="cpu")
-        spent = 0
-        for step in range(self.inner_steps):
-            at_step = [self._at_step(params, step) for _ in tasks]
-            gradients = [
-                self._gradient(
-                    base | dict(zip(self.adapted, own, strict=True)),
-                    own,
-                    task.support,
-                    task.support_labels,
-                    create_graph=second_order,
-                )
-                for base, own, task in zip(at_step, fast, tasks, strict=True)
-            ]
-            spent += len(tasks)
-            directions = self._directions(gradients, step)
-            fast = [self._step(own, d, step) for own, d in zip(fast, directions, strict=True)]
-            if weights[step] == 0:
+        spent, visited = self.inner_steps * len(tasks), []
+        loop = unrolled(
+            self.functional, self.adapted, tasks, self.inner_steps,
+            at_step=self.at_step, update=update, create_graph=self.second_order,
+        )  # fmt: skip
+        for step, (adapted, weight) in enumerate(zip(loop, query_weights, strict=True)):
+            visited += [(step, params) for params in adapted]
+            if weight == 0:
                 continue
-            for base, own, task in zip(at_step, fast, tasks, strict=True):
-                outputs = self._outputs(base | dict(zip(self.adapted, own, strict=True)), task.query)
-                query_loss = self._loss(outputs, task.query_labels)
-                objective = objective + weights[step] * query_loss
+            for params, task in zip(adapted, tasks, strict=True):
+                outputs = self.functional.outputs(params, task.query)
+                query_loss = self.functional.loss(outputs, task.query_labels)
+                objective = objective + weight * query_loss
                 spent += 1
                 if step == self.inner_steps - 1:
                     loss = loss + query_loss.detach()
                     accuracy = accuracy + accuracy_of(outputs, task.query_labels)
-        found = torch.autograd.grad(objective, self._trainable(), allow_unused=True)
-        return Outcome(dense(found), loss, accuracy, len(tasks), spent)
+        found = dense(torch.autograd.grad(objective, self._trainable(), allow_unused=True))
+        kept = {"means": means} | self.statistics(visited)
+        return Outcome(found, loss, accuracy, len(tasks), spent, kept=kept)
 
-    def _directions(self, gradients: list[list[torch.Tensor]], step: int) -> list[list[torch.Tensor]]:
-        """What each task descends along, from all tasks' gradients."""
-        if self.sharing is None:
-            return gradients
-        return self.sharing.directions(gradients, step, self.group)
+    def statistics(self, visited: list[tuple[int, Params]]) -> dict[str, list[Any]]:
+        """State to keep from the parameters that a task had at each step."""
+        return {}
 
-    def _one_in_place(self, task: Task) -> Outcome:
-        """First order: step in place, no graph across steps."""
-        params = last(self._trajectory(task.support, task.support_labels, self.inner_steps))
-        leaves = [params[name] for name in self._places]
+    def _query_gradient(self, task: Task) -> Outcome:
+        """First order: adapt in place; the query gradient there is the meta-gradient."""
+        params = last(self.trajectory(task.support, task.support_labels, self.inner_steps))
         with torch.enable_grad():
-            outputs = self._outputs(params, task.query)
-            loss = self._loss(outputs, task.query_labels)
-            found = torch.autograd.grad(loss, leaves, allow_unused=True)
+            outputs = self.functional.outputs(params, task.query)
+            loss = self.functional.loss(outputs, task.query_labels)
+            leaves = [params[name] for name in self.learned]
+            found = dense(torch.autograd.grad(loss, leaves, allow_unused=True))
+        gradient = self._in_order(dict(zip(self.learned, found, strict=True)))
         accuracy = accuracy_of(outputs, task.query_labels)
-        return Outcome(dense(found), loss.detach(), accuracy, 1, self.inner_steps + 1)
+        return Outcome(gradient, loss.detach(), accuracy, 1, self.inner_steps + 1)
 
-    def _trajectory(self, support: torch.Tensor, labels: torch.Tensor, steps: int) -> Iterator[Params]:
-        start = self._params()
-        fast = self._copies()
-        adapted = dict(zip(self.adapted, fast, strict=True))
-        yield self._at_step(start, 0) | adapted
-        for step in range(steps):
-            params = self._at_step(start, step) | adapted
-            gradient = self._gradient(params, fast, support, labels)
-            with torch.no_grad():
-                self._step_(fast, self._frozen_direction(gradient, step), step)
-            yield params
+    def trajectory(self, support: torch.Tensor, labels: torch.Tensor, steps: int) -> Iterator[Params]:
+        """See `MetaLearner`."""
 
-    def _frozen_direction(self, gradient: list[torch.Tensor], step: int) -> list[torch.Tensor]:
-        """What a task descends along at test, from its own gradient."""
-        return gradient if self.sharing is None else self.sharing.frozen_direction(gradient, step)
+        def gradient(params: Params, batch: tuple[torch.Tensor, torch.Tensor]) -> Weights:
+            return self.functional.gradient(params, self.adapted, *batch)
 
-    def _outcomes(self, tasks: list[Task], place: int) -> Iterator[Outcome]:
-        if self.sharing is None:
-            return super()._outcomes(tasks, place)
-        return iter([self.task_gradient(tasks, place)])
+        def update_(weights: Weights, direction: Weights, step: int) -> None:
+            if self.sharing is not None:
+                direction = self.sharing.frozen_direction(direction, step)
+            descend_(weights, direction, self.rates_at(step))
 
-    def _begin(self) -> None:
+        return in_place(
+            self.functional, self.adapted, repeat((support, labels), steps),
+            at_step=self.at_step, gradient=gradient, update_=update_,
+        )  # fmt: skip
+
+    @property
+    def separable(self) -> bool:
+        """Not with gradient sharing, which moves all tasks in lock-step."""
+        return self.sharing is None
+
+    def keep(self, kept: Mapping[str, list[Any]]) -> None:
+        """See `MetaLearner`."""
         if self.sharing is not None:
-            self.sharing.begin()
+            self.sharing.keep(kept["means"])
 
-    def _commit(self, finite: bool) -> None:
-        if self.sharing is not None:
-            if finite:
-                self.sharing.commit()
-            self.sharing.begin()
-
-    def _measured(self) -> dict[str, Any]:
+    def measured(self) -> dict[str, Any]:
+        """See `MetaLearner`."""
         return {} if self.sharing is None else self.sharing.sigma()
 
 
@@ -188,3 +179,21 @@ class FOMAML(MAML):
 
     def __init__(self, model: nn.Module, **options: Any) -> None:
         super().__init__(model, first_order=True, **options)
+
+
+def descended(
+    weights: Weights, direction: Weights, rates: float | list[torch.Tensor]
+) -> list[torch.Tensor]:
+    """theta - alpha d, differentiable."""
+    if isinstance(rates, float):
+        return [torch.sub(w, d, alpha=rates) for w, d in zip(weights, direction, strict=True)]
+    moves = zip(weights, rates, direction, strict=True)
+    return [torch.addcmul(w, rate, d, value=-1) for w, rate, d in moves]
+
+
+def descend_(weights: Weights, direction: Weights, rates: float | list[torch.Tensor]) -> None:
+    """theta - alpha d, in place."""
+    if isinstance(rates, float):
+        torch._foreach_add_(weights, direction, alpha=-rates)
+    else:
+        torch._foreach_addcmul_(weights, rates, direction, value=-1)

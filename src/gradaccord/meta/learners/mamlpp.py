@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch import nn
 
+from gradaccord.core.checks import whole_number
 from gradaccord.core.parameters import unwrapped
-from gradaccord.meta.learners.learner import one_of, whole_number
+from gradaccord.meta.learners.checks import one_of
 from gradaccord.meta.learners.maml import MAML
 from gradaccord.meta.learners.per_tensor import PerTensor
-from gradaccord.meta.network.general import Params, batch_statistics
+from gradaccord.meta.network.general import Params
 from gradaccord.meta.network.step_norms import StepNorms, affine_names
 
 LEAST_SHARE = 0.03  # of 1/K: the least weight of an earlier step while several count
@@ -42,6 +43,8 @@ class MAMLPlusPlus(MAML):
     Others as in `MAML`. The authors clamp outer gradients to 10 on ImageNet sets:
     `torch.nn.utils.clip_grad_value_(learner.parameters(), 10)`.
     """
+
+    differentiates_twice = True
 
     def __init__(
         self,
@@ -72,87 +75,63 @@ class MAMLPlusPlus(MAML):
         self.multi_step_epochs = whole_number("multi_step_epochs", multi_step_epochs, least=0)
         self.second_order_from = whole_number("second_order_from", second_order_from, least=0)
         self.norms = StepNorms(self.model, self.inner_steps, running) if per_step_norm else None
-        params = self._params()
+        if self.norms is not None and running:
+            self.functional.wrap = self.norms.moved_by
+        params = self.functional.parameters()
         self.rates = PerTensor()
         for name in self.adapted:
             rates = params[name].detach().new_full((self.inner_steps,), self.inner_lr)
             self.rates.add(name, nn.Parameter(rates))
-        self._tracking = False  # inside a meta-iteration that moves running statistics
 
     @property
     def epoch(self) -> int:
         """How many epochs of meta-updates are over."""
         return int(self.iteration) // self.epoch_length
 
-    def _rates(self, step: int) -> list[torch.Tensor]:
+    def rates_at(self, step: int) -> list[torch.Tensor]:
+        """See `MAML`."""
         step = min(step, self.inner_steps - 1)
         return [self.rates[name][step] for name in self.adapted]
 
-    def _step(
-        self, weights: Sequence[torch.Tensor], directions: Sequence[torch.Tensor], step: int
-    ) -> list[torch.Tensor]:
-        return [
-            torch.addcmul(w, rate, d, value=-1)
-            for w, rate, d in zip(weights, self._rates(step), directions, strict=True)
-        ]
+    def at_step(self, step: int) -> dict[str, torch.Tensor]:
+        """See `MAML`."""
+        params = super().at_step(step)
+        return params if self.norms is None else params | self.norms.at_step(step)
 
-    def _step_(self, weights: list[torch.Tensor], directions: list[torch.Tensor], step: int) -> None:
-        for weight, rate, direction in zip(weights, self._rates(step), directions, strict=True):
-            weight.addcmul_(rate, direction, value=-1)
-
-    def _at_step(self, params: dict[str, torch.Tensor], step: int) -> dict[str, torch.Tensor]:
-        return params if self.norms is None else params | self.norms.at_step(step, self._tracking)
-
-    def _query_weights(self) -> list[float]:
+    def query_weights(self) -> list[float]:
+        """See `MAML`."""
         return multi_step_weights(self.inner_steps, self.epoch, self.multi_step_epochs)
 
-    def _second_order(self) -> bool:
+    @property
+    def second_order(self) -> bool:
+        """See `MAML`."""
         return not self.first_order and self.epoch >= self.second_order_from
-
-    def _in_place(self) -> bool:
-        return False
 
     # Running statistics by step.
 
-    def _outputs(self, params: Params, inputs: torch.Tensor) -> torch.Tensor:
-        if not self._tracking or self.norms is None:
-            return super()._outputs(params, inputs)
-        moved = self.norms.apart(params)
-        outputs = super()._outputs({**params, **moved}, inputs)
-        for name in self.norms.tracked:
-            params[name].copy_(moved[name])
-        return outputs
+    def statistics(self, visited: list[tuple[int, Params]]) -> dict[str, list[Any]]:
+        """See `MAML`."""
+        return {} if self.norms is None else {"statistics": self.norms.moved(visited)}
+
+    def keep(self, kept: Mapping[str, list[Any]]) -> None:
+        """See `MetaLearner`."""
+        super().keep(kept)
+        if self.norms is not None and self.norms.tracks:
+            self.norms.keep(kept["statistics"], self.group)
 
     @contextmanager
-    def _training(self) -> Iterator[None]:
-        if self.norms is None or not self.norms.tracks:
-            with super()._training():
-                yield
-            return
-        with batch_statistics(self.model), self.norms.mode(self.model, training=True):
-            self._tracking = True
-            try:
-                yield
-            finally:
-                self._tracking = False
-
-    @contextmanager
-    def _predicting(self, transductive: bool) -> Iterator[None]:
-        if transductive or self.norms is None or not self.norms.tracks:
-            yield
-            return
-        with self.norms.mode(self.model, training=False):
+    def training_mode(self) -> Iterator[None]:
+        """See `MetaLearner`."""
+        with super().training_mode(), self._norm_mode(training=True):
             yield
 
-    def _begin(self) -> None:
-        super()._begin()
-        if self.norms is not None:
-            self.norms.begin()
+    def prediction_mode(self, transductive: bool) -> AbstractContextManager[None]:
+        """See `MetaLearner`."""
+        return nullcontext() if transductive else self._norm_mode(training=False)
 
-    def _commit(self, finite: bool) -> None:
-        super()._commit(finite)
-        if self.norms is not None and self.norms.tracks and finite:
-            self.norms.commit(self.group)
+    def _norm_mode(self, training: bool) -> AbstractContextManager[None]:
+        tracks = self.norms is not None and self.norms.tracks
+        return self.norms.mode(self.model, training) if self.norms and tracks else nullcontext()
 
 
 def multi_step_weights(steps: int, epoch: int, epochs: int) -> list[float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -24,25 +23,16 @@ class MetaSGD(MAML):
     inner_lr: where all rates start. Others as in `MAML`.
     """
 
+    differentiates_twice = True
+
     def __init__(self, model: nn.Module, *, inner_lr: float = 0.1, **options: Any) -> None:
         super().__init__(model, inner_lr=inner_lr, **options)
-        params = self._params()
+        params = self.functional.parameters()
         self.rates = PerTensor()
         for name in self.adapted:
             rate = torch.full_like(params[name], self.inner_lr, requires_grad=False)
             self.rates.add(name, nn.Parameter(rate))
 
-    def _step(
-        self, weights: Sequence[torch.Tensor], directions: Sequence[torch.Tensor], step: int
-    ) -> list[torch.Tensor]:
-        return [
-            torch.addcmul(w, self.rates[name], d, value=-1)
-            for name, w, d in zip(self.adapted, weights, directions, strict=True)
-        ]
-
-    def _step_(self, weights: list[torch.Tensor], directions: list[torch.Tensor], step: int) -> None:
-        rates = [self.rates[name] for name in self.adapted]
-        torch._foreach_addcmul_(weights, rates, directions, value=-1)
-
-    def _in_place(self) -> bool:
-        return False
+    def rates_at(self, step: int) -> list[torch.Tensor]:
+        """See `MAML`."""
+        return [self.rates[name] for name in self.adapted]

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
+from gradaccord.core.checks import whole_number
 from gradaccord.meta.episodes.minibatches import minibatches
 from gradaccord.meta.episodes.task_batch import Task
-from gradaccord.meta.learners.learner import (
-    MetaLearner,
-    Outcome,
-    accuracy_of,
-    one_of,
-    rate_of,
-    unknown,
-    whole_number,
-)
+from gradaccord.meta.learners.checks import one_of, rate_of
+from gradaccord.meta.learners.inner_loops import Batch, Weights, in_place, last
+from gradaccord.meta.learners.learner import MetaLearner
+from gradaccord.meta.learners.outcome import Outcome, accuracy_of, unknown
 from gradaccord.meta.learners.per_tensor import PerTensor
 from gradaccord.meta.network.general import Params
 
@@ -86,6 +82,8 @@ class Reptile(MetaLearner):
         does (evaluation starts from a copy); "reset" starts each task with fresh ones.
     """
 
+    differentiates_twice = False
+
     def __init__(
         self,
         model: nn.Module,
@@ -124,81 +122,91 @@ class Reptile(MetaLearner):
         self.inner_count: torch.Tensor  # Adam's steps so far, if they are kept
         self.register_buffer("inner_count", torch.zeros((), dtype=torch.int64, device="cpu"))
         if keeps:
-            params = self._params()
+            params = self.functional.parameters()
             self.squares = PerTensor()
             for name in self.adapted:
                 self.squares.add(name, torch.zeros_like(params[name], requires_grad=False))
-        self._pending: Moments | None = None
 
-    def task_gradient(self, tasks: Sequence[Task], place: int = 0) -> Outcome:
+    def meta_gradient(self, tasks: Sequence[Task], first: int) -> Outcome:
         """See `MetaLearner`."""
-        return self._towards(tasks[0], place)
+        moments = self._moments()  # for one task, or carried through all that are given
+        total = Outcome.total(
+            self.displacement(task, number, moments) for number, task in enumerate(tasks, first)
+        )
+        total.kept = {"moments": [moments]}
+        return total
 
-    def _twice(self) -> bool:
-        return False
+    def displacement(self, task: Task, number: int, moments: Moments) -> Outcome:
+        """Train on one task from phi; the way back, phi - theta, is the gradient."""
+        drawn = minibatches(
+            len(task.support), self.inner_batch, self.inner_steps, self._generator(number)
+        )
+        params = last(self._train(task.support, task.support_labels, drawn, moments))
+        return self._way_back(task, params, self.inner_steps)
 
-    def _separable(self) -> bool:
+    def trajectory(self, support: torch.Tensor, labels: torch.Tensor, steps: int) -> Iterator[Params]:
+        """See `MetaLearner`."""
+        generator = torch.Generator("cpu").manual_seed(EVALUATION_SEED)
+        drawn = minibatches(len(support), self.evaluation_batch, steps, generator)
+        return self._train(support, labels, drawn, self._moments())
+
+    @property
+    def separable(self) -> bool:
+        """Not if Adam's moments are carried from one task to the next."""
         return not self.keeps
 
-    def _towards(self, task: Task, place: int, counts: Any = None) -> Outcome:
-        """Train on the task from phi; the way back is the gradient."""
-        moments = self._moments() if self._pending is None else self._pending
-        generator = self._generator(place)
-        fast = self._copies()
-        params = self._with(fast)
-        spent = self._train_(fast, params, task, moments, generator, counts)
+    def keep(self, kept: Mapping[str, list[Any]]) -> None:
+        """See `MetaLearner`."""
         if self.keeps:
-            self._pending = moments
-        moved = {self._places[name]: own for name, own in zip(self.adapted, fast, strict=True)}
-        found = [
-            parameter.detach() - moved[place].detach() if place in moved else None
-            for place, parameter in enumerate(self._trainable())
-        ]
-        return Outcome(found, *self._measure(params, task), tasks=1, spent=spent)
+            (moments,) = kept["moments"]
+            for buffer, square in zip(self.squares.buffers(), moments.squares, strict=True):
+                buffer.copy_(square)
+            self.inner_count.fill_(moments.count)
 
-    def _train_(
+    def _train(
         self,
-        fast: list[torch.Tensor],
-        params: Params,
-        task: Task,
+        support: torch.Tensor,
+        labels: torch.Tensor,
+        drawn: Iterable[torch.Tensor],
         moments: Moments,
-        generator: torch.Generator,
-        counts: Any = None,
-    ) -> int:
-        """Train the fast weights in place on the task; the batch gradients spent."""
-        drawn = minibatches(len(task.support), self.inner_batch, self.inner_steps, generator)
-        for places in drawn:
-            inputs, labels = task.support[places], task.support_labels[places]
-            gradient = self._gradient(params, fast, inputs, labels)
-            with torch.no_grad():
-                moments.step_(fast, gradient)
-        return self.inner_steps
+    ) -> Iterator[Params]:
+        """Steps on mini-batches, given by their positions in the support set."""
 
-    def _trajectory(self, support: torch.Tensor, labels: torch.Tensor, steps: int) -> Iterator[Params]:
-        fast = self._copies()
-        params = self._with(fast)
-        yield params
-        moments = self._moments()
-        generator = torch.Generator("cpu").manual_seed(EVALUATION_SEED)
-        for places in minibatches(len(support), self.evaluation_batch, steps, generator):
-            gradient = self._gradient(params, fast, support[places], labels[places])
-            with torch.no_grad():
-                moments.step_(fast, gradient)
-            yield params
+        def gradient(params: Params, places: torch.Tensor) -> Weights:
+            return self.functional.gradient(params, self.adapted, support[places], labels[places])
+
+        return self._in_place(drawn, gradient, moments)
+
+    def _in_place(
+        self,
+        batches: Iterable[Batch],
+        gradient: Callable[[Params, Batch], Weights],
+        moments: Moments,
+    ) -> Iterator[Params]:
+        start = self.functional.parameters()
+        return in_place(
+            self.functional, self.adapted, batches, at_step=lambda _: start, gradient=gradient,
+            update_=lambda weights, direction, _: moments.step_(weights, direction),
+        )  # fmt: skip
+
+    def _way_back(self, task: Task, params: Params, spent: int) -> Outcome:
+        start = self.functional.parameters()
+        gradient = {name: start[name].detach() - params[name].detach() for name in self.adapted}
+        return Outcome(self._in_order(gradient), *self._measure(params, task), tasks=1, spent=spent)
 
     def _measure(self, params: Params, task: Task) -> tuple[torch.Tensor, torch.Tensor]:
         """Loss and accuracy of the queries, if there are any."""
         if len(task.query) == 0:
             return unknown(), unknown()
         with torch.no_grad():
-            outputs = self._outputs(params, task.query)
-            loss = self._loss(outputs, task.query_labels)
+            outputs = self.functional.outputs(params, task.query)
+            loss = self.functional.loss(outputs, task.query_labels)
         return loss, accuracy_of(outputs, task.query_labels)
 
-    def _generator(self, place: int) -> torch.Generator:
+    def _generator(self, number: int) -> torch.Generator:
         """Of this task's mini-batches: the same wherever the task is run."""
-        number = (self.seed * 2**32 + int(self.iteration)) * 2**16 + place
-        return torch.Generator("cpu").manual_seed(number % 2**63)
+        seed = (self.seed * 2**32 + int(self.iteration)) * 2**16 + number
+        return torch.Generator("cpu").manual_seed(seed % 2**63)
 
     def _moments(self) -> Moments:
         """Those to start from: a copy of the kept ones, or fresh ones."""
@@ -206,16 +214,6 @@ class Reptile(MetaLearner):
         if self.keeps:
             squares = [kept.clone() for kept in self.squares.buffers()]
         else:
-            params = self._params()
+            params = self.functional.parameters()
             squares = [torch.zeros_like(params[name]) for name in self.adapted] if adam else []
         return Moments(self.inner_optimizer, self.inner_lr, self.beta2, squares, int(self.inner_count))
-
-    def _begin(self) -> None:
-        self._pending = None
-
-    def _commit(self, finite: bool) -> None:
-        if self.keeps and finite and self._pending is not None:
-            for buffer, square in zip(self.squares.buffers(), self._pending.squares, strict=True):
-                buffer.copy_(square)
-            self.inner_count.fill_(self._pending.count)
-        self._pending = None

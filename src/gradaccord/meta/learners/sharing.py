@@ -38,12 +38,11 @@ class GradientSharing(nn.Module):
             self.means.add(name, weight.detach().new_zeros(steps, *weight.shape))
         self.filled: torch.Tensor
         self.register_buffer("filled", torch.zeros((), dtype=torch.bool, device="cpu"))
-        self._next: dict[int, list[torch.Tensor]] = {}
 
     def directions(
         self, gradients: list[list[torch.Tensor]], step: int, group: ProcessGroup | None
-    ) -> list[list[torch.Tensor]]:
-        """What each task descends along, differentiable; the new mean waits for `commit`."""
+    ) -> tuple[list[list[torch.Tensor]], list[torch.Tensor]]:
+        """What each task descends along, differentiable; and the new mean, to be kept."""
         last = [_is_channels_last(tensor) for tensor in gradients[0]]
         own = torch.cat([part for each in gradients for part in _flat(each, last)])
         own = own.view(len(gradients), -1)
@@ -57,10 +56,10 @@ class GradientSharing(nn.Module):
             mean = torch.addcmul(old * (1 - weight), total, weight * shared)
         else:
             mean = total * shared
-        self._next[step] = _parts(mean.detach(), gradients[0], last)
+        new_mean = _parts(mean.detach(), gradients[0], last)
         weight = torch.sigmoid(self.lam[step])
         directions = torch.addcmul(mean * weight, own, 1 - weight)
-        return [_parts(row, gradients[0], last) for row in directions.unbind(0)]
+        return [_parts(row, gradients[0], last) for row in directions.unbind(0)], new_mean
 
     def frozen_direction(self, gradient: list[torch.Tensor], step: int) -> list[torch.Tensor]:
         """What a task descends along at test."""
@@ -71,17 +70,12 @@ class GradientSharing(nn.Module):
         kept = self._kept(step)
         return [weight * mean + (1 - weight) * own for mean, own in zip(kept, gradient, strict=True)]
 
-    def begin(self) -> None:
-        """Forget means that were not committed."""
-        self._next = {}
-
-    def commit(self) -> None:
-        """Make this meta-iteration's means the running ones."""
-        for step, mean in self._next.items():
+    def keep(self, means: Sequence[Sequence[torch.Tensor]]) -> None:
+        """Make these means, one a step, the running ones."""
+        for step, mean in enumerate(means):
             for name, tensor in zip(self.names, mean, strict=True):
                 self.means[name][step] = tensor
         self.filled.fill_(True)
-        self._next = {}
 
     def sigma(self) -> dict[str, tuple[float, ...]]:
         """s(m) and s(lambda) of each step."""

@@ -74,8 +74,8 @@ class FastConv4:
         self.mean = model.head_sees == "mean"
         self._kept: dict[int, tuple[weakref.ref[torch.Tensor], int, Patches]] = {}
 
-    def __call__(self, params: Parameters, inputs: torch.Tensor, step: int = 0) -> torch.Tensor:
-        """The logits [N, ways]; nothing here depends on the step."""
+    def __call__(self, params: Parameters, inputs: torch.Tensor) -> torch.Tensor:
+        """The logits [N, ways]."""
         logits: torch.Tensor = _Logits.apply(self, tuple(params), inputs, *params.values())  # type: ignore[no-untyped-call]
         return logits
 

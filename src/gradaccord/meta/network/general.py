@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import nn
 from torch.func import functional_call
 from torch.nn.modules.batchnorm import _NormBase
 
-from gradaccord.core.autocast import weights_moved
+from gradaccord.core.displaced import weights_moved
 from gradaccord.meta.network.checkpoint_guard import recomputation_refused
 from gradaccord.meta.network.conv4 import FastConv4, fast_network
 
@@ -22,13 +22,8 @@ Params: TypeAlias = Mapping[str, torch.Tensor]
 TOLERANCE = 1e-8  # in float64, relative, of outputs, gradients and second derivatives
 EXAMPLES = 8  # that the two networks are compared on
 
-
-class Network(Protocol):
-    """Outputs for inputs [examples, ...] under the given parameters, by the model's names of them."""
-
-    def __call__(self, params: Params, inputs: torch.Tensor, step: int = 0) -> torch.Tensor:
-        """`step` counts inner steps; what depends on it is already in `params`."""
-        ...
+# Outputs for inputs [examples, ...] under the given parameters, by the model's names of them.
+Network: TypeAlias = Callable[[Params, torch.Tensor], torch.Tensor]
 
 
 def general_network(model: nn.Module) -> Network:
@@ -39,7 +34,7 @@ def general_network(model: nn.Module) -> Network:
 
     tables = [m for m in model.modules() if isinstance(m, nn.Embedding | nn.EmbeddingBag) and m.sparse]
 
-    def network(params: Params, inputs: torch.Tensor, step: int = 0) -> torch.Tensor:
+    def network(params: Params, inputs: torch.Tensor) -> torch.Tensor:
         outputs: torch.Tensor
         refused = recomputation_refused() if torch.is_grad_enabled() else nullcontext()
         weights_moved()  # since the last pass; and a cast made without a graph would have no gradient
@@ -57,24 +52,24 @@ def general_network(model: nn.Module) -> Network:
     return network
 
 
-def chosen_network(model: nn.Module, inputs: torch.Tensor) -> tuple[Network, bool]:
-    """The fast network and True if there is one for this model and it proves equal; else the general.
+def chosen_network(model: nn.Module, inputs: torch.Tensor) -> Network:
+    """The fast network if there is one for this model and it proves equal; else the general one.
 
     Compared on a few of the inputs in float64: outputs, gradients, and a second derivative.
     """
     general = general_network(model)
     fast = fast_network(model)
     if fast is None:
-        return general, False
+        return general
     reason = _difference(general, fast, model, inputs)
     if reason is None:
-        return fast, True
+        return fast
     warnings.warn(
         f"The fast network for {type(model).__name__} is not used, as {reason}: the general one is "
-        "right and slower; fast=False says so without a word.",
+        "correct and slower; fast=False avoids this warning.",
         stacklevel=2,
     )
-    return general, False
+    return general
 
 
 def _difference(general: Network, fast: Network, model: nn.Module, inputs: torch.Tensor) -> str | None:

@@ -11,7 +11,7 @@ from torch.distributed import ProcessGroup
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from gradaccord.meta.learners.per_tensor import PerTensor
-from gradaccord.meta.network.general import Params
+from gradaccord.meta.network.general import Network, Params
 from gradaccord.meta.reduce import sum_over_processes
 
 STATISTICS = ("running_mean", "running_var")
@@ -64,52 +64,58 @@ class StepNorms(nn.Module):
                     tensor = getattr(norm, kind)
                     self.tracked.append(f"{name}.{kind}")
                     self.statistics.add(self.tracked[-1], tensor.expand(steps, *tensor.shape).clone())
-        self._seen: list[tuple[int, dict[str, torch.Tensor]]] = []
+        self._moving = False  # inside a meta-iteration, which moves running statistics
 
-    def at_step(self, step: int, training: bool) -> dict[str, torch.Tensor]:
-        """The norms' parameters at an inner step, and their statistics if there are any.
-
-        In training the statistics are copies that `forward` passes move on and `commit` collects.
-        """
+    def at_step(self, step: int) -> dict[str, torch.Tensor]:
+        """The norms' parameters at an inner step, and copies of their statistics if there are any."""
         step = min(step, self.steps - 1)
         found = {name: self.affine[name][step] for name in self.names}
-        statistics = {name: self.statistics[name][step].clone() for name in self.tracked}
-        if training and self.tracks:
-            self._seen.append((step, statistics))
-        return found | statistics
+        return found | {name: self.statistics[name][step].clone() for name in self.tracked}
 
-    def apart(self, params: Params) -> dict[str, torch.Tensor]:
-        """Copies of the statistics for one forward pass, whose graph holds on to them."""
-        return {name: params[name].clone() for name in self.tracked} | self.counters
+    def moved_by(self, network: Network) -> Network:
+        """The network; in a meta-iteration it moves the statistics among the parameters."""
 
-    def begin(self) -> None:
-        """Forget what was not committed."""
-        self._seen = []
+        def moving(params: Params, inputs: torch.Tensor) -> torch.Tensor:
+            if not self._moving:
+                return network(params, inputs)
+            # Copies for this forward pass, whose graph holds on to them.
+            moved = {name: params[name].clone() for name in self.tracked} | self.counters
+            outputs = network({**params, **moved}, inputs)
+            for name in self.tracked:
+                params[name].copy_(moved[name])
+            return outputs
+
+        return moving
+
+    def moved(self, visited: list[tuple[int, Params]]) -> list[tuple[int, Params]]:
+        """The statistics among the parameters that tasks had at the steps."""
+        return [(step, {name: params[name] for name in self.tracked}) for step, params in visited]
 
     @torch.no_grad()
-    def commit(self, group: ProcessGroup | None) -> None:
+    def keep(self, moved: list[tuple[int, Params]], group: ProcessGroup | None) -> None:
         """Each statistic becomes the mean over the tasks of where it has moved."""
         sums = {name: torch.zeros_like(self.statistics[name]) for name in self.tracked}
         count = torch.zeros(self.steps, dtype=torch.float64, device="cpu")
-        for step, moved in self._seen:
+        for step, statistics in moved:
             count[step] += 1
-            for name, tensor in moved.items():
+            for name, tensor in statistics.items():
                 sums[name][step] += tensor
         if group is not None:
             sum_over_processes([count, *sums.values()], group)
         for name, total in sums.items():
             shape = (-1, *[1] * (total.ndim - 1))
             self.statistics[name].copy_(total / count.to(total).clamp_min(1).view(shape))
-        self._seen = []
 
     @contextmanager
     def mode(self, model: nn.Module, training: bool) -> Iterator[None]:
         """Let the norms move their running statistics (training), or normalise by them."""
         before = [(norm, norm.training, norm.track_running_stats) for norm in norms_of(model).values()]
+        self._moving = training
         try:
             for norm, _, _ in before:
                 norm.training, norm.track_running_stats = training, True
             yield
         finally:
+            self._moving = False
             for norm, mode, tracks in before:
                 norm.training, norm.track_running_stats = mode, tracks

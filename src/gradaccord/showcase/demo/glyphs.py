@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gradaccord.data.images.class_splits import load
-from gradaccord.meta.run import Run, Standing, validation_curve
+from gradaccord.meta.run import Run, RunProgress, validation_curve
 from gradaccord.meta.saved import draw_run
 from gradaccord.meta.settings import settings_for
 from gradaccord.runs.files import read_json
@@ -34,7 +34,7 @@ class Glyphs:
     iterations: int
 
 
-def few_shot(settings: Settings, show: Callable[[Standing], None]) -> Glyphs:
+def few_shot(settings: Settings, show: Callable[[RunProgress], None]) -> Glyphs:
     """Train MAML on `glyphs` and test it; goes on where an earlier call was stopped."""
     iterations = settings.shortened(ITERATIONS)
     chosen = settings_for(

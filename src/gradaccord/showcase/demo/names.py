@@ -20,7 +20,7 @@ from gradaccord.runs.results import Results
 from gradaccord.showcase.demo.settings import BASELINE, FASTER, RECIPE, Settings
 from gradaccord.train.config import Config
 from gradaccord.train.config_file import read_config
-from gradaccord.train.forgetting import Forgetting
+from gradaccord.train.probes import Forgetting
 from gradaccord.train.setup import load_problem
 
 

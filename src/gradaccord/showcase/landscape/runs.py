@@ -10,7 +10,6 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 
@@ -19,6 +18,7 @@ import torch
 from gradaccord.runs.files import write_json
 from gradaccord.showcase.landscape import batched, unbatched
 from gradaccord.showcase.landscape.problem import OPTIMA, STARTS, TASKS, losses, mean_cosine
+from gradaccord.version import __version__
 
 LR = 0.01  # unless given below; the sweep shows that it matters
 REPTILE_LR = 0.5  # inner rate
@@ -111,7 +111,7 @@ class Result:
             "sweep": [asdict(row) for row in self.sweep],
             "findings": findings(self),
             "seconds": self.seconds,
-            "versions": {"gradaccord": version("gradaccord"), "torch": torch.__version__},
+            "versions": {"gradaccord": __version__, "torch": torch.__version__},
         }
         folder.mkdir(parents=True, exist_ok=True)
         write_json(path, everything)

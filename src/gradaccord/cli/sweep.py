@@ -1,0 +1,82 @@
+"""The command `sweep`: options searched by Optuna."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gradaccord.cli.errors import INTERRUPTED, missing_package, needs, user_mistakes
+from gradaccord.cli.options import DataOption, FileArgument
+
+
+@needs("sweep", "train")
+def sweep(
+    file: FileArgument,
+    ranges: Annotated[
+        list[str],
+        typer.Argument(metavar="KEY=RANGE", help="method.weight=0.01..1 or method.every=2,5,10."),
+    ],
+    trials: Annotated[int, typer.Option(min=1, metavar="N", help="Settings to try, in all.")] = 20,
+    seeds: Annotated[int, typer.Option(min=1, metavar="N", help="Runs of each setting.")] = 1,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder of all runs; default: runs/FILE-sweep.")
+    ] = None,
+    data: DataOption = None,
+    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Runs at a time.")] = 1,
+) -> None:
+    """Search options of a method or of training with Optuna.
+
+    Trials are scored on dev and kept on disk; the same command resumes. The best
+    settings go to best.yaml, all trials to one HTML page. For example:
+
+    [bold]gradaccord sweep trio.yaml method.weight=0.01..1 method.every=2,5 --trials 9[/bold]
+    """
+    from rich.console import Console
+
+    console = Console()
+    with user_mistakes(ValueError, OSError, ModuleNotFoundError):
+        from gradaccord.cli.compare_screen import Screen
+        from gradaccord.compare.sweep import BEST, STORAGE, Range
+        from gradaccord.compare.sweep import sweep as search
+        from gradaccord.runs.about import about
+        from gradaccord.runs.files import ABOUT, write_json
+        from gradaccord.runs.lock import locked
+        from gradaccord.train.config_file import read_config
+
+        base = read_config(file)
+        folder = out if out is not None else Path("runs") / f"{file.stem}-sweep"
+        screen = Screen(console)
+        try:
+            with locked(folder), screen.running():
+                write_json(folder / ABOUT, about(["gradaccord", *sys.argv[1:]]))
+                study = search(
+                    base,
+                    [Range.parse(text) for text in ranges],
+                    trials=trials,
+                    seeds=seeds,
+                    folder=folder,
+                    data=data,
+                    jobs=jobs,
+                    show=screen.show,
+                    say=screen.say,
+                )
+        except KeyboardInterrupt:
+            screen.say("Interrupted; finished trials are kept. The same command continues.")
+            raise typer.Exit(INTERRUPTED) from None
+    if not any(trial.value is not None for trial in study.trials):
+        screen.say("No trial finished.")
+        raise typer.Exit(1)
+    chosen = " ".join(f"{key}={value}" for key, value in study.best_params.items())
+    screen.say(f"Best on dev: {study.best_value:.2f} with {chosen}")
+    written = [str(folder / STORAGE), str(folder / BEST)]
+    try:
+        from gradaccord.report.page import write_report
+
+        written.append(str(write_report(folder)))
+    except ModuleNotFoundError as error:
+        written.append(f"no page ({missing_package(error)})")
+    screen.say(f"Written: {', '.join(written)}")
+    screen.say(f"Train with them: gradaccord train {folder / BEST}")

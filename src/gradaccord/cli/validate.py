@@ -1,0 +1,31 @@
+"""The command `validate`: a configuration is checked before a long run."""
+
+from __future__ import annotations
+
+from gradaccord.cli.errors import needs, user_mistakes
+from gradaccord.cli.options import DataOption, FileArgument, OverridesArgument
+
+
+@needs("train")
+def validate(
+    file: FileArgument,
+    overrides: OverridesArgument = None,
+    data: DataOption = None,
+) -> None:
+    """Check a configuration: read all data, run a few steps, estimate memory and time.
+
+    Nothing is written. For example:
+
+    [bold]gradaccord validate trio.yaml method=pcgrad[/bold]
+    """
+    from rich.console import Console
+
+    from gradaccord.train.config_file import read_config
+
+    console = Console()
+    with user_mistakes(ValueError, OSError, ModuleNotFoundError):
+        config = read_config(file, overrides or [])
+        from gradaccord.train.dry_run import dry_run
+
+        for sentence in dry_run(config, data):
+            console.print(sentence, highlight=False, markup=False, soft_wrap=True)

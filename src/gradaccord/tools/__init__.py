@@ -1,1 +1,0 @@
-"""The smaller commands around training: list, init, export, predict, doctor."""

@@ -1,0 +1,46 @@
+"""`gradaccord export`: a folder that Hugging Face reads, with a card."""
+
+import json
+
+import torch
+from train_toy import said
+from transformers import AutoModel, AutoTokenizer
+
+
+def test_auto_model_reads_an_exported_folder(exported, trained):
+    trunk = AutoModel.from_pretrained(exported)
+    tokenizer = AutoTokenizer.from_pretrained(exported)
+    batch = tokenizer(["a good film"], return_tensors="pt")
+    with torch.no_grad():
+        found = trunk(**batch).last_hidden_state
+        expected = AutoModel.from_pretrained(trained / "model")(**batch).last_hidden_state
+    assert torch.equal(found, expected)
+    assert not list(exported.rglob("*.bin")) + list(exported.rglob("*.pt"))  # safetensors alone
+
+
+def test_the_model_card_has_the_scores_and_the_settings(exported, trained):
+    card = (exported / "README.md").read_text()
+    results = json.loads((trained / "results.json").read_text())
+    for task, scores in results["dev"].items():
+        for metric, value in scores.items():
+            assert f"| {task} | {results['kinds'][task]} | dev | {metric} | {value:.2f} |" in card
+    assert "method `sum`" in card
+    assert "lr: 0.005" in card
+    assert f"torch {torch.__version__}" in card
+
+
+def test_whoever_may_read_the_folder_may_read_the_weights(exported):
+    modes = {path.name: path.stat().st_mode for path in exported.iterdir()}
+    assert modes["model.safetensors"] == modes["heads.safetensors"] == modes["README.md"]
+
+
+def test_export_refuses_what_it_cannot_do(exported, trained, tmp_path, capsys):
+    full = said(capsys, "export", trained, "--out", exported)
+    assert "is not empty: choose another --out" in full
+    none = said(capsys, "export", tmp_path, "--out", tmp_path / "out")
+    assert "is no run" in none
+    (tmp_path / "begun").mkdir()
+    (tmp_path / "begun" / "config.yaml").write_text("")
+    begun = said(capsys, "export", tmp_path / "begun", "--out", tmp_path / "out")
+    assert "has not finished" in begun
+    assert not (tmp_path / "out").exists()

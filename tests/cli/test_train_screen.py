@@ -1,0 +1,49 @@
+"""What a run shows: share, time left, losses, conflicts and scores, as a picture and as a line."""
+
+from __future__ import annotations
+
+import io
+
+from made_results import made_results
+from rich.console import Console
+
+from gradaccord.cli.train_screen import Screen, line, picture, results_table
+from gradaccord.train.progress import Progress
+
+NOW = Progress(
+    step=1234, share=0.5, seconds_left=65, losses={"sst": 0.25, "sts": 1.0}, conflicts=0.125,
+    scores={"sst": 91.04}, best=80.5,
+)  # fmt: skip
+
+
+def drawn(what: object) -> str:
+    console = Console(file=io.StringIO(), record=True, width=80)
+    console.print(what)
+    return console.export_text()
+
+
+def test_a_line_has_all_there_is_to_know() -> None:
+    assert line(NOW) == (
+        "main 50%, step 1,234, 1:05 left; loss sst 0.250 sts 1.000 · conflicts 12% · "
+        "dev sst 91.0 (best average 80.5)"
+    )
+    assert line(Progress(losses={"sst": 1})) == "main 0%, step 0, ? left; loss sst 1.000"
+
+
+def test_the_picture_says_the_same() -> None:
+    shown = drawn(picture(NOW))
+    for part in ("main", "50%", "step 1,234", "1:05 left", "loss sst 0.250", "conflicts 12%"):
+        assert part in shown
+
+
+def test_the_results_have_the_main_metric_first() -> None:
+    results = made_results({"sst": 90.0})
+    results.dev["sst"] = {"macro_f1": 80.0, "accuracy": 90.0}
+    shown = drawn(results_table(results))
+    assert "sst   dev    accuracy 90.00, macro_f1 80.00" in shown
+
+
+def test_a_screen_without_a_terminal_keeps_quiet_at_first() -> None:
+    file = io.StringIO()
+    Screen(Console(file=file)).show(NOW)
+    assert file.getvalue() == ""
