@@ -27,7 +27,7 @@ from gradaccord.runs.interrupts import Interrupts
 from gradaccord.runs.log import Log
 from gradaccord.train.config import Config
 from gradaccord.train.config_file import check_config
-from gradaccord.train.loop import Fit
+from gradaccord.train.loop import TrainingLoop
 from gradaccord.train.optimizers import make_optimizer
 from gradaccord.train.phase import batches_of
 from gradaccord.train.run import make_accelerator
@@ -144,8 +144,10 @@ def by_us(config: Config, folder: Path) -> Arm:
     torch.manual_seed(0)
     problem = load_problem(config)
     screen = Screen(Console(file=(folder / "screen.txt").open("w", encoding="utf-8")))
-    fit = Fit(config, problem, folder, make_accelerator(config), show=screen.show, say=screen.say)
-    steps = fit.steps(Log(folder / "log.jsonl"), Interrupts())
+    loop = TrainingLoop(
+        config, problem, folder, make_accelerator(config), show=screen.show, say=screen.say
+    )
+    steps = loop.steps(Log(folder / "log.jsonl"), Interrupts())
     return lambda: next(steps)
 
 

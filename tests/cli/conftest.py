@@ -3,7 +3,7 @@
 import pytest
 from train_toy import checkpoint, command, configured, content, files, run, shown_by, written
 
-from gradaccord.train.single_task import start
+from gradaccord.train.run import train_run
 
 __all__ = ["checkpoint", "command", "configured", "content", "files", "run", "written"]
 
@@ -12,7 +12,9 @@ __all__ = ["checkpoint", "command", "configured", "content", "files", "run", "wr
 def trained(configured, tmp_path_factory):
     """A finished run that has learned its tasks."""
     folder = tmp_path_factory.mktemp("runs") / "run"
-    start(configured(train={"steps": 160, "lr": 5e-3, "evaluate_every": 80, "save_every": 160}), folder)
+    train_run(
+        configured(train={"steps": 160, "lr": 5e-3, "evaluate_every": 80, "save_every": 160}), folder
+    )
     return folder
 
 

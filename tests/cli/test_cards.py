@@ -17,7 +17,7 @@ from gradaccord.tasks.registry import KINDS
 from gradaccord.train.config_file import check_config
 from gradaccord.train.export import export
 from gradaccord.train.predict import Predictor
-from gradaccord.train.single_task import start
+from gradaccord.train.run import train_run
 
 PASSAGE = "The bank rates the film. The fox jumps over the dog."
 # A row of each kind in a user's own columns, what each field is called there, and by its own names.
@@ -92,7 +92,7 @@ def asked(kind):
 def trained(folder, model, tasks, **options):
     train = {"steps": 2, "batch_size": 2, "threads": 1, "evaluate_every": 2, "save_every": 2}
     config = check_config({"model": model, "tasks": tasks, "train": train, **options})
-    start(config, folder / "run")
+    train_run(config, folder / "run")
     return export(folder / "run", folder / "exported")
 
 

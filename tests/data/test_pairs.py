@@ -16,7 +16,7 @@ from gradaccord.data.samplers import (
     TaskSampler,
     UniformTasks,
 )
-from gradaccord.train.step_batches import Feeder, make_sampler
+from gradaccord.train.step_batches import StepBatches, make_sampler
 
 SIZES = {"a": 24, "b": 160, "c": 48}
 
@@ -38,7 +38,7 @@ def of_command_line(
     """The same as `gradaccord train` draws them."""
     batches = {task: TaskBatches(range(size), 4, seed=1) for task, size in SIZES.items()}
     sampler = make_sampler(name, options or {}, "pair", batches, 5, pairs)
-    feeder = Feeder(sampler, batches, "pair")
+    feeder = StepBatches(sampler, batches, "pair")
     return [tuple(one.name for one in next(feeder)) for _ in range(40)]
 
 
@@ -81,7 +81,7 @@ def test_what_a_sampler_draws_at_once_is_paired_in_both(tmp_path: Any, kind: str
 def test_a_pair_is_two_consecutive_batches_of_its_task(tmp_path: Any) -> None:
     batches = {task: TaskBatches(range(size), 4, seed=1) for task, size in SIZES.items()}
     again = {task: TaskBatches(range(size), 4, seed=1) for task, size in SIZES.items()}
-    feeder = Feeder(make_sampler(None, {}, "pair", batches, 5), batches, "pair")
+    feeder = StepBatches(make_sampler(None, {}, "pair", batches, 5), batches, "pair")
     for _ in range(20):
         for one in next(feeder):
             assert list(one.rows) == next(again[one.task])

@@ -18,7 +18,7 @@ from train_scenarios import BROKEN, METHODS, SHARDED, prepare, run
 from train_toy import weights
 
 from gradaccord.train import run as runs
-from gradaccord.train.loop import Fit
+from gradaccord.train.loop import TrainingLoop
 
 RANK = int(os.environ["RANK"])
 
@@ -79,16 +79,16 @@ def sharding() -> Iterator[None]:
 
 def interrupted(file: Path, out: Path) -> int:
     """Ctrl-C that reaches the second process alone, in the middle of a step."""
-    taken = Fit.take_step
+    taken = TrainingLoop.take_step
 
-    def step(fit: Fit, log: Any) -> None:
-        if RANK == 1 and fit.step == 4:
+    def step(loop: TrainingLoop, log: Any) -> None:
+        if RANK == 1 and loop.step == 4:
             os.kill(os.getpid(), signal.SIGINT)
-        taken(fit, log)
+        taken(loop, log)
 
-    Fit.take_step = step  # type: ignore[method-assign]
+    TrainingLoop.take_step = step  # type: ignore[method-assign]
     code = run(file, out)
-    Fit.take_step = taken  # type: ignore[method-assign]
+    TrainingLoop.take_step = taken  # type: ignore[method-assign]
     return code
 
 

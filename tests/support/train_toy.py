@@ -16,9 +16,8 @@ from small_models import TEXTS, save_checkpoint
 from gradaccord.cli.app import main
 from gradaccord.runs.checkpoints import load as load_checkpoint
 from gradaccord.train.config_file import check_config, write_config
-from gradaccord.train.loop import Fit
-from gradaccord.train.run import Interrupted
-from gradaccord.train.single_task import start
+from gradaccord.train.loop import TrainingLoop
+from gradaccord.train.run import Interrupted, train_run
 
 WORDS = sorted({word.strip(".,;?").lower() for text in TEXTS for word in text.split()})
 
@@ -106,7 +105,7 @@ def configured(content):
 @pytest.fixture
 def run(tmp_path):
     def started(config, folder="run", **options):
-        return start(config, tmp_path / folder, **options)
+        return train_run(config, tmp_path / folder, **options)
 
     return started
 
@@ -116,15 +115,15 @@ def interrupted(run, monkeypatch):
     """`run` with Ctrl-C after a step; it is saved there, and can be resumed."""
 
     def started(config, folder, *, after):
-        taken = Fit.take_step
+        taken = TrainingLoop.take_step
 
-        def step(fit, log):
-            if fit.step == after:
+        def step(loop, log):
+            if loop.step == after:
                 raise KeyboardInterrupt
-            taken(fit, log)
+            taken(loop, log)
 
         with monkeypatch.context() as patched:
-            patched.setattr(Fit, "take_step", step)
+            patched.setattr(TrainingLoop, "take_step", step)
             with pytest.raises(Interrupted, match=f"at step {after}\\."):
                 run(config, folder)
 

@@ -8,12 +8,13 @@ import pytest
 import torch
 
 from gradaccord.core.replay import RandomState
-from gradaccord.data.images.labelled import Images, load
+from gradaccord.data.images.labelled import Images
+from gradaccord.data.images.published import load
 from gradaccord.models.multitask import MultiTaskModel
 from gradaccord.models.trunks.images import Conv4Trunk
 from gradaccord.models.trunks.loading import load_trunk
 from gradaccord.tasks import saved
-from gradaccord.tasks.evaluate import evaluate, predict
+from gradaccord.tasks.evaluation import evaluate, predict
 from gradaccord.tasks.kinds.image import ImageClassification, augmented
 from gradaccord.tasks.registry import build, options
 
@@ -174,7 +175,7 @@ def test_scores():
     images = made(8)
     gold = [TASK.gold(picture) for picture in images]
     assert TASK.score(images, gold) == {"accuracy": 100.0, "f1": 100.0}
-    assert TASK.score(images, ["x"] * 8) == {"accuracy": 0.0, "f1": 0.0}
+    assert TASK.score(images, gold[1:] + gold[:1]) == {"accuracy": 0.0, "f1": 0.0}
     with pytest.raises(ValueError, match="no example"):
         TASK.score(images[:0], [])
     with pytest.raises(ValueError, match="0 predictions for 8"):

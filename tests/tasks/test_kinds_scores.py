@@ -21,8 +21,7 @@ from gradaccord.tasks import (
     predict,
 )
 from gradaccord.tasks.kinds.multiple_choice import QUESTIONS
-from gradaccord.tasks.kinds.spans import span_mean
-from gradaccord.tasks.overall import overall
+from gradaccord.tasks.kinds.span_pair import span_mean
 
 
 def test_multirc_scores_by_hand() -> None:
@@ -75,17 +74,6 @@ def test_predictions_without_a_correlation_score_0_and_warn_of_nothing(said: lis
     assert Regression().score(examples, said) == {"pearson": 0.0, "spearman": 0.0}
     same = [replace(e, label=3.0) for e in examples]
     assert Regression().score(same, [1.0, 2.0, 3.0])["pearson"] == 0
-
-
-def test_the_overall_score_is_the_report_s() -> None:
-    scores = {
-        "sst": {"accuracy": 51.7},
-        "quora": {"accuracy": 87.1, "f1": 80.0},
-        "sts": {"pearson": 89.1},
-    }
-    assert overall(scores) == pytest.approx(77.8, abs=0.05)  # printed as 0.778
-    with pytest.raises(ValueError, match="'ner' has the scores f1"):
-        overall({"ner": {"f1": 1.0}})
 
 
 def test_a_bounded_value_stays_on_its_scale_and_an_unbounded_one_starts_in_its_middle() -> None:

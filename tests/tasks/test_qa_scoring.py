@@ -8,8 +8,7 @@ import pytest
 
 from gradaccord.data.examples import Question
 from gradaccord.tasks.kinds.question_answering import QuestionAnswering
-from gradaccord.tasks.qa.normalise import normalised
-from gradaccord.tasks.qa.scoring import best_match, best_null_threshold
+from gradaccord.tasks.qa.scoring import best_match, best_null_threshold, normalised
 
 
 def score(

@@ -13,7 +13,7 @@ from qa_support import asked, questions, sentences
 from gradaccord.data.encoded import Encoded
 from gradaccord.data.examples import Question, Tagged
 from gradaccord.models.multitask import MultiTaskModel
-from gradaccord.tasks.evaluate import evaluate, predict
+from gradaccord.tasks.evaluation import evaluate, predict
 from gradaccord.tasks.kinds.question_answering import QuestionAnswering
 from gradaccord.tasks.kinds.tagging import Tagging
 from gradaccord.tasks.task import Task

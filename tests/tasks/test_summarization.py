@@ -13,7 +13,7 @@ from small_models import save_checkpoint
 from gradaccord.data.examples import Document, Text
 from gradaccord.models.multitask import MultiTaskModel
 from gradaccord.models.trunks.loading import load_trunk
-from gradaccord.tasks.evaluate import evaluate, predict
+from gradaccord.tasks.evaluation import evaluate, predict
 from gradaccord.tasks.kinds.classification import Classification
 from gradaccord.tasks.kinds.summarization import Summarization
 from gradaccord.tasks.saved import load, save

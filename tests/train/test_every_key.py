@@ -126,7 +126,7 @@ def test_every_key_has_a_test():
 def base(content, tmp_path_factory):
     """Runs a variant of a run of four steps; returns what it can be judged by."""
     from gradaccord.train.config_file import check_config
-    from gradaccord.train.single_task import start
+    from gradaccord.train.run import train_run
 
     def made(changes, name):
         train = {
@@ -136,7 +136,7 @@ def base(content, tmp_path_factory):
         config = check_config({**content, **changes, "train": train})
         folder, said = tmp_path_factory.mktemp(name) / "run", []
         AcceleratorState._reset_state(True)  # which keeps the precision of the first run of a process
-        results = start(config, folder, say=said.append)
+        results = train_run(config, folder, say=said.append)
         AcceleratorState._reset_state(True)
         torch.set_num_threads(1)
         return folder, results, said

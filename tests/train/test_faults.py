@@ -11,7 +11,7 @@ from train_toy import complaint, said, same, until, weights
 
 from gradaccord.models.multitask import MultiTaskModel
 from gradaccord.runs.lock import locked
-from gradaccord.train.loop import Fit
+from gradaccord.train.loop import TrainingLoop
 from gradaccord.train.not_finite import TrainingError
 from gradaccord.train.run import Interrupted
 
@@ -134,17 +134,17 @@ def test_a_loss_that_explodes(written, tmp_path, capsys):
 )
 def test_no_step_is_taken_on_a_gradient_of_nan(method, configured, run, tmp_path, monkeypatch):
     """The losses are finite and nothing is clipped: only the gradient of the third step tells."""
-    taken = Fit.take_step
+    taken = TrainingLoop.take_step
     trained = []
 
-    def step(fit, log):
-        if fit.step == 2:
-            trained.append(fit.model)
-            weight = next(fit.model.trunk.parameters())
+    def step(loop, log):
+        if loop.step == 2:
+            trained.append(loop.model)
+            weight = next(loop.model.trunk.parameters())
             weight.register_hook(lambda gradient: gradient * float("nan"))
-        taken(fit, log)
+        taken(loop, log)
 
-    monkeypatch.setattr(Fit, "take_step", step)
+    monkeypatch.setattr(TrainingLoop, "take_step", step)
     config = configured(method=method, train={"clip": None, "save_every": 1})
     with pytest.raises(TrainingError, match="is not finite at step 3"):
         run(config)

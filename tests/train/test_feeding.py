@@ -4,14 +4,14 @@ import pytest
 import torch
 
 from gradaccord.data.samplers import TaskBatches
-from gradaccord.train.config import Train
+from gradaccord.train.config import TrainConfig
 from gradaccord.train.optimizers import Schedule, make_optimizer
-from gradaccord.train.step_batches import Feeder, make_sampler
+from gradaccord.train.step_batches import StepBatches, make_sampler
 
 
 def feeder(feed, *, name=None, options=None, block=1, sizes=(40, 20, 10)):
     batches = {f"t{i}": TaskBatches(range(size), 4, seed=i) for i, size in enumerate(sizes)}
-    return Feeder(make_sampler(name, options or {}, feed, batches, 0), batches, feed, block)
+    return StepBatches(make_sampler(name, options or {}, feed, batches, 0), batches, feed, block)
 
 
 def test_all_gives_a_batch_of_every_task():
@@ -98,7 +98,7 @@ def test_a_schedule_rises_and_ends(kind):
 @pytest.mark.parametrize("name", ["sgd", "adam", "adamw", "adafactor", "recadam"])
 def test_every_optimiser_takes_a_step(name):
     trunk, head = torch.nn.Linear(2, 2), torch.nn.Linear(2, 1)
-    train = Train(optimizer=name, lr=1e-4, head_lr=2e-4)
+    train = TrainConfig(optimizer=name, lr=1e-4, head_lr=2e-4)
     optimizer = make_optimizer(train, trunk.parameters(), head.parameters())
     assert [group["lr"] for group in optimizer.param_groups] == [1e-4, 2e-4]
     before = head.weight.clone()
@@ -109,7 +109,7 @@ def test_every_optimiser_takes_a_step(name):
 
 def test_unknown_optimisers_and_options_are_answered():
     with pytest.raises(ValueError, match="did you mean 'adafactor'"):
-        make_optimizer(Train(optimizer="adafctor"), [], [])
-    train = Train(optimizer={"name": "adamw", "weight_dcay": 0.1})
+        make_optimizer(TrainConfig(optimizer="adafctor"), [], [])
+    train = TrainConfig(optimizer={"name": "adamw", "weight_dcay": 0.1})
     with pytest.raises(ValueError, match="did you mean 'weight_decay'"):
         make_optimizer(train, [], [])

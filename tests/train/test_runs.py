@@ -15,7 +15,7 @@ from gradaccord.runs.checkpoints import load as load_state
 from gradaccord.runs.files import RunFolderError
 from gradaccord.runs.log import read_log
 from gradaccord.tasks.saved import load
-from gradaccord.train.loop import Fit
+from gradaccord.train.loop import TrainingLoop
 from gradaccord.train.not_finite import TrainingError
 
 OPTIONS = {
@@ -53,14 +53,14 @@ def test_every_method_trains_and_resumes_bit_equal(name, configured, run, interr
 
 def test_torchjd_weights_belong_to_the_tasks_as_configured(configured, run, monkeypatch):
     """Whatever a sampler draws first: `long` has the last of the constant weights."""
-    taken = Fit.take_step
+    taken = TrainingLoop.take_step
     methods = []
 
-    def step(fit, log):
-        taken(fit, log)
-        methods.append(fit.phase.method)
+    def step(loop, log):
+        taken(loop, log)
+        methods.append(loop.phase.method)
 
-    monkeypatch.setattr(Fit, "take_step", step)
+    monkeypatch.setattr(TrainingLoop, "take_step", step)
     method = {"name": "torchjd", "weighting": "Constant", "weights": [1, 2, 5]}
     sampler = {"name": "weighted", "weights": {"film": 1, "bank": 1, "long": 50}, "n": 1}
     run(configured(method=method, sampler=sampler, train={"steps": 2}))

@@ -48,12 +48,11 @@ def train(
         config = read_config(file, overrides or [])
         from gradaccord.runs.checkpoints import CheckpointError
         from gradaccord.train.not_finite import TrainingError
-        from gradaccord.train.run import Interrupted
-        from gradaccord.train.single_task import start
+        from gradaccord.train.run import Interrupted, train_run
 
         try:
             with screen.running():
-                results = start(
+                results = train_run(
                     config,
                     folder,
                     resume=resume,

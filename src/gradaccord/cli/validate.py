@@ -25,7 +25,7 @@ def validate(
     console = Console()
     with user_mistakes(ValueError, OSError, ModuleNotFoundError):
         config = read_config(file, overrides or [])
-        from gradaccord.train.validation import check_run
+        from gradaccord.train.dry_run import dry_run
 
-        for sentence in check_run(config, data):
+        for sentence in dry_run(config, data):
             console.print(sentence, highlight=False, markup=False, soft_wrap=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from gradaccord.core.did_you_mean import canonical
 from gradaccord.methods.registry import canonical_method, check_method, controls_of
-from gradaccord.train.config import Config, Method, Optimizer
+from gradaccord.train.config import Config, MethodConfig, OptimizerConfig
 from gradaccord.train.regularizers import REGULARIZERS
 
 
@@ -104,20 +104,27 @@ class Spec:
         regularize = list(base.regularize)
         for one in self.added:
             if one == "recadam":
-                train = train.model_copy(update={"optimizer": Optimizer(name="recadam")})
+                train = train.model_copy(update={"optimizer": OptimizerConfig(name="recadam")})
             else:
                 regularize.append(type(base).model_validate(_one_term(base, one)).regularize[0])
-        method = Method(name=self.method, **dict(self.options))
+        method = MethodConfig(name=self.method, **dict(self.options))
         return base.model_copy(update={"train": train, "regularize": regularize, "method": method})
 
 
-def with_controls(specs: Iterable[Spec], baseline: Spec) -> list[Spec]:
+def with_controls(specs: Iterable[Spec], baseline: Spec, controls: bool = True) -> list[Spec]:
     """The baseline, the methods, and each one's controls right before it, nothing twice."""
-    found: list[Spec] = [baseline]
-    for spec in specs:
-        for one in (*spec.controls(), spec):
-            if one not in found:
-                found.append(one)
+    wanted = [one for spec in specs for one in (*(spec.controls() if controls else ()), spec)]
+    return list(dict.fromkeys([baseline, *wanted]))
+
+
+def parse_methods(text: str) -> list[Spec]:
+    """Split at semicolons; without any, at commas, unless these separate the options of a method."""
+    separator = ";" if ";" in text or ":" in text else ","
+    found = [Spec.parse(part) for part in text.split(separator) if part.strip()]
+    if not found:
+        raise ValueError(
+            "`--methods` is empty: name at least one; `gradaccord list methods` shows all."
+        )
     return found
 
 
@@ -136,14 +143,3 @@ def read_value(text: str) -> Any:
         except ValueError:
             return value
     return value
-
-
-def split_methods(text: str) -> list[str]:
-    """At semicolons; at commas where there are none (a comma also parts the options of a method)."""
-    separator = ";" if ";" in text or ":" in text else ","
-    found = [part.strip() for part in text.split(separator) if part.strip()]
-    if not found:
-        raise ValueError(
-            "`--methods` is empty: name at least one; `gradaccord list methods` shows all."
-        )
-    return found

@@ -1,4 +1,4 @@
-"""Whether every name and option of a configuration exists: a slip is told before any data is read."""
+"""Check that every name and option of a configuration exists, before any data is read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import Any
 
 from gradaccord.core.did_you_mean import nearest
-from gradaccord.train.config import Config, Task
+from gradaccord.train.config import Config, TaskConfig
 
 Place = tuple[str | int, ...]
 
@@ -22,7 +22,7 @@ class UnknownNameError(ValueError):
 
 
 def check_names(config: Config) -> None:
-    """Refuse a method, sampler, optimiser, regulariser, set, kind or option that there is none of.
+    """Refuse a method, sampler, optimiser, regulariser, data set, kind or option that does not exist.
 
     What only the data or the model's folder can tell (the kind of a set of the hub, options of a
     trunk that is loaded from a folder) is left to them.
@@ -59,11 +59,9 @@ def _check_method(config: Config) -> None:
 
 
 def _check_regularizers(config: Config) -> None:
-    from gradaccord.methods.regularize.smart import SMART
-    from gradaccord.methods.regularize.swep import SWEP
+    from gradaccord.train.regularizers import REGULARIZERS
 
-    classes = {"smart": SMART, "swep": SWEP}
-    known = {name: list(inspect.signature(cls).parameters)[1:] for name, cls in classes.items()}
+    known = {n: list(inspect.signature(cls).parameters)[1:] for n, (cls, _) in REGULARIZERS.items()}
     for i, term in enumerate(config.regularize):
         _check(("regularize", i), "The regulariser", term.name, term.options, known)
 
@@ -77,7 +75,8 @@ def _check_model(config: Config) -> None:
         _check(("model",), "The model", model.name, model.options, {model.name: known})
 
 
-def _check_task(name: str, task: Task) -> None:
+def _check_task(name: str, task: TaskConfig) -> None:
+    from gradaccord.data.examples import EXAMPLES
     from gradaccord.data.files.columns import no_labels
     from gradaccord.tasks.registry import KINDS
 
@@ -90,7 +89,7 @@ def _check_task(name: str, task: Task) -> None:
     kind = task.kind or _kind_of_data(place, name, task)
     kinds = KINDS if kind is None else [kind]
     options = [field.name for k in kinds for field in fields(KINDS[k])]  # type: ignore[arg-type]
-    known = [*Task.model_fields, *dict.fromkeys(options)]
+    known = [*TaskConfig.model_fields, *dict.fromkeys(options)]
     what = "a task" if kind is None else f"a {kind} task"
     for option in task.options:
         if option not in known:
@@ -98,8 +97,8 @@ def _check_task(name: str, task: Task) -> None:
             raise UnknownNameError((*place, option), sentence)
     if kind is not None and task.labels is not None and "labels" not in options:
         raise UnknownNameError((*place, "labels"), f"Task {name!r}: {no_labels(kind)}")
-    if kind == "image" and task.clusters is not None:
-        sentence = f"Task {name!r}: `clusters` are of texts, and this is an image task: leave them out."
+    if kind is not None and kind not in EXAMPLES and task.clusters is not None:
+        sentence = f"Task {name!r}: `clusters` are of texts, not of the kind {kind}: leave them out."
         raise UnknownNameError((*place, "clusters"), sentence)
     splits = ("train", "dev", "test")
     for split in task.limit:
@@ -108,7 +107,7 @@ def _check_task(name: str, task: Task) -> None:
             raise UnknownNameError((*place, "limit", split), sentence)
 
 
-def _kind_of_data(place: Place, name: str, task: Task) -> str | None:
+def _kind_of_data(place: Place, name: str, task: TaskConfig) -> str | None:
     from gradaccord.data.registry import kind_of
 
     if task.data is None:

@@ -51,14 +51,14 @@ class _Spelled(_Named):
         return name.strip().lower().replace("-", "_")
 
 
-class Model(_Named):
+class ModelConfig(_Named):
     """The trunk that all tasks share: `minilm`, `characters`, a folder, or a name that the hub knows.
 
     Options are those of the trunk (`gradaccord.models.trunks.loading`), e.g. `pooling`.
     """
 
 
-class Task(_Section):
+class TaskConfig(_Section):
     """One task. Options of its kind (`pair`, `head`, `max_length`, ...) stand beside these."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -100,7 +100,7 @@ class Task(_Section):
         return [str(label) if isinstance(label, int) else label for label in value]
 
     @model_validator(mode="after")
-    def _has_a_source(self) -> Task:
+    def _has_a_source(self) -> TaskConfig:
         if (self.data is None) == (self.files is None):
             raise ValueError("give either `data` (a known set) or `files` (your own)")
         if self.files is None and not str(self.data).startswith("hub:"):
@@ -125,7 +125,7 @@ class Task(_Section):
         return dict(self.__pydantic_extra__ or {})
 
 
-class Method(_Named):
+class MethodConfig(_Named):
     """How gradients become an update; `gradaccord list methods` shows the names and options."""
 
     @field_validator("name")
@@ -134,7 +134,7 @@ class Method(_Named):
         return canonical_method(name)
 
 
-class Sampler(_Spelled):
+class SamplerConfig(_Spelled):
     """Which tasks a step takes: round_robin, sequential, proportional, uniform, weighted."""
 
     pairs: Literal["batches", "tasks"] | None = Field(
@@ -144,18 +144,22 @@ class Sampler(_Spelled):
     )
 
 
-class Optimizer(_Spelled):
+class RegularizerConfig(_Spelled):
+    """A term added to every task's loss: smart or swep, with the options of the class."""
+
+
+class OptimizerConfig(_Spelled):
     """sgd, adam, adamw, adafactor or recadam, with the options of the class."""
 
 
-class WarmStart(_Section):
+class WarmStartConfig(_Section):
     """Train on one task alone before all others (the minBERT recipe)."""
 
     task: str
     epochs: Annotated[float, Field(gt=0)] = 1
 
 
-class Train(_Section):
+class TrainConfig(_Section):
     """How long, how fast, and what is kept. Give one of epochs, steps and gradients."""
 
     epochs: Annotated[float, Field(gt=0)] | None = Field(
@@ -167,7 +171,7 @@ class Train(_Section):
     )
     batch_size: Positive = 16
     micro_batches: Positive = Field(1, description="Parts that a batch is computed in, to save memory.")
-    optimizer: Optimizer = Optimizer(name="adamw")
+    optimizer: OptimizerConfig = OptimizerConfig(name="adamw")
     lr: Annotated[float, Field(gt=0)] = 2e-5
     head_lr: Annotated[float, Field(gt=0)] | None = Field(None, description="Of heads; default: lr.")
     schedule: Literal["linear", "cosine", "constant"] = "linear"
@@ -195,20 +199,20 @@ class Train(_Section):
         0.25, description="Steps, or a share of the run, between checkpoints."
     )
     keep: Positive = Field(2, description="Checkpoints kept beside the best one.")
-    warm_start: WarmStart | None = None
+    warm_start: WarmStartConfig | None = None
     seed: int = 0
     threads: Positive | None = Field(None, description="Of torch on the CPU; default: all cores.")
     tensorboard: bool = False
 
     @model_validator(mode="after")
-    def _one_length(self) -> Train:
+    def _one_length(self) -> TrainConfig:
         given = [n for n in ("epochs", "steps", "gradients") if getattr(self, n) is not None]
         if len(given) > 1:
             raise ValueError(f"`{given[0]}` and `{given[1]}` both say how long: give one of them")
         return self
 
 
-class Probe(_Section):
+class ProbeConfig(_Section):
     """What is measured beside the scores."""
 
     cosine: bool = Field(True, description="Cosines between the tasks' gradients, at each evaluation.")
@@ -227,13 +231,13 @@ class Probe(_Section):
 class Config(_Section):
     """A whole run."""
 
-    model: Model = Model(name="minilm")
-    tasks: Annotated[dict[str, Task], Field(min_length=1)]
-    method: Method = Method(name="sum")
-    regularize: list[_Regularizer] = Field(default_factory=list)
-    sampler: Sampler | None = Field(None, description="Default: what suits the method.")
-    train: Train = Train()
-    probe: Probe = Probe()
+    model: ModelConfig = ModelConfig(name="minilm")
+    tasks: Annotated[dict[str, TaskConfig], Field(min_length=1)]
+    method: MethodConfig = MethodConfig(name="sum")
+    regularize: list[RegularizerConfig] = Field(default_factory=list)
+    sampler: SamplerConfig | None = Field(None, description="Default: what suits the method.")
+    train: TrainConfig = TrainConfig()
+    probe: ProbeConfig = ProbeConfig()
     data_folder: Path | None = Field(None, description="Default: --data, or $GRADACCORD_DATA.")
 
     @field_validator("regularize", mode="before")
@@ -255,10 +259,3 @@ class Config(_Section):
         if warm is not None and warm.task not in trained:
             raise ValueError(f"`train.warm_start.task` is {warm.task!r}: name a trained task")
         return self
-
-
-class _Regularizer(_Spelled):
-    """A term added to every task's loss: smart or swep, with the options of the class."""
-
-
-Config.model_rebuild()

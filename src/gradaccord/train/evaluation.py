@@ -16,10 +16,10 @@ from gradaccord.train.config import Config
 from gradaccord.train.not_finite import TrainingError
 from gradaccord.train.probes import Probes
 from gradaccord.train.setup import Problem
-from gradaccord.train.weights import load_weights, reshard, weights_of
+from gradaccord.train.wrapped_model import load_weights, reshard, weights_of
 
 
-class Judge:
+class Evaluator:
     """Evaluates a model in training on dev, and keeps its weights whenever they are the best."""
 
     def __init__(
@@ -53,7 +53,7 @@ class Judge:
         scores = {task: found.scores for task, found in self.evaluated("dev").items()}
         probed = self.probes.measure(self.model, self.accelerator)
         average = self._average(scores)
-        # Without a labelled dev split nothing can be chosen by, and the last weights are kept.
+        # Without a labelled dev split nothing can be compared, and the last weights are kept.
         if average > self.best or not self.evaluations or math.isnan(average):
             self.best, self.best_step, self.without_better = average, step, 0
             self._save_best(step)
@@ -75,7 +75,7 @@ class Judge:
 
     def evaluated(self, split: str) -> dict[str, Any]:
         """Every task's evaluation on a split; splits without labels are left out."""
-        from gradaccord.tasks.evaluate import evaluate
+        from gradaccord.tasks.evaluation import evaluate
 
         found = {}
         for task in self.problem.evaluated(split):
@@ -93,12 +93,12 @@ class Judge:
         return found
 
     def main_score(self, task: str, scores: Mapping[str, float]) -> float:
-        """The one of a task's scores that it is judged by."""
+        """A task's main metric among its scores."""
         return scores[self.problem.prepared[task].task.metric]
 
     def _average(self, scores: Mapping[str, Mapping[str, float]]) -> float:
         """Mean of the trained tasks' main metrics; NaN if none was evaluated."""
-        values = [self.main_score(task, scores[task]) for task in self.problem.judged if task in scores]
+        values = [self.main_score(task, scores[task]) for task in self.problem.scored if task in scores]
         return statistics.fmean(values) if values else math.nan
 
     @property
@@ -116,10 +116,10 @@ class Judge:
     def load_best(self) -> None:
         """Put the best weights into the model."""
         for _, state in self.kept.latest():
-            if isinstance(state, dict):
-                load_weights(self.accelerator, self.model, None, state["model"], None)
-                return
-            raise TrainingError(f"The best weights cannot be read: {state}")
+            if not isinstance(state, dict):
+                raise TrainingError(f"The best weights cannot be read: {state}")
+            load_weights(self.accelerator, self.model, None, state["model"], None)
+            return
 
     def state_dict(self) -> dict[str, Any]:
         """All but the best weights, which have a file of their own."""

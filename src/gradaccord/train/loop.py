@@ -1,4 +1,4 @@
-"""The training loop: when to step, to judge and to save, and a clean end however it comes."""
+"""The training loop: when to step, evaluate and save, and a clean end however it comes."""
 
 from __future__ import annotations
 
@@ -21,19 +21,25 @@ from gradaccord.runs.checkpoints import load as load_checkpoint
 from gradaccord.runs.interrupts import Interrupts
 from gradaccord.runs.log import Log
 from gradaccord.train.config import Config
-from gradaccord.train.evaluation import Judge
+from gradaccord.train.evaluation import Evaluator
 from gradaccord.train.not_finite import TrainingError, not_finite, tasks_not_finite
-from gradaccord.train.phases import Phases
+from gradaccord.train.phase import Phases
 from gradaccord.train.probes import Probes
 from gradaccord.train.progress import Progress, measured
 from gradaccord.train.regularizers import Regularizers
 from gradaccord.train.setup import Problem
-from gradaccord.train.step_batches import Drawn
-from gradaccord.train.switches import switch_checkpointing, switch_compilation
-from gradaccord.train.weights import load_weights, skeleton_of, weights_of, wrap
+from gradaccord.train.step_batches import StepBatch
+from gradaccord.train.wrapped_model import (
+    enable_checkpointing,
+    enable_compilation,
+    load_weights,
+    skeleton_of,
+    weights_of,
+    wrap,
+)
 
 
-class Fit:
+class TrainingLoop:
     """One run of training in one folder.
 
     The model passes through Accelerate, so that one process, DDP and FSDP2 are the same code.
@@ -58,10 +64,10 @@ class Fit:
         self.regularizers = Regularizers(
             problem.model, [(term.name, term.options) for term in config.regularize]
         )
-        switch_checkpointing(config, problem)
+        enable_checkpointing(config, problem)
         self.skeleton = skeleton_of(accelerator, problem.model)
         self.model: nn.Module = wrap(accelerator, problem.model).train()  # trunks come in eval mode
-        switch_compilation(config, problem, accelerator)
+        enable_compilation(config, problem, accelerator)
         self.trainable = self.regularizers.whole(self.model)
         self.checkpoints = Checkpoints(folder / CHECKPOINTS, config.train.keep)
         self.step = 0
@@ -75,15 +81,15 @@ class Fit:
             cost=self.regularizers.cost,
         )
         self.begin(0)
-        self.judge = Judge(config, problem, self.model, probes, folder, accelerator)
+        self.evaluator = Evaluator(config, problem, self.model, probes, folder, accelerator)
         self.progress = Progress()
         self.interrupted = False
-        self.whole = True  # between two steps: what is saved now continues bit for bit
+        self.between_steps = True  # what is saved now continues bit for bit
 
-    def begin(self, place: int) -> None:
-        """Set a phase up, from the weights as they are."""
-        self.place = place
-        self.phase = self.phases.begin(place)
+    def begin(self, index: int) -> None:
+        """Set up the phase of this index, from the weights as they are."""
+        self.phase_index = index
+        self.phase = self.phases.begin(index)
 
     # The loop
 
@@ -103,30 +109,30 @@ class Fit:
         start_share, start_time = self.phase.share, time.perf_counter()
         while True:
             if self.phase.over:
-                if self.place + 1 == len(self.phases):
+                if self.phase_index + 1 == len(self.phases):
                     return
-                self.begin(self.place + 1)
+                self.begin(self.phase_index + 1)
                 start_share, start_time = 0.0, time.perf_counter()
             self.take_step(log)
             self.seconds = time.perf_counter() - began
             share = self.phase.share
             pace = (time.perf_counter() - start_time) / max(share - start_share, 1e-9)
-            self._tell(pace * (1 - share))
+            self._show(pace * (1 - share))
             # Where the phase is over the trajectory is ended before anything is measured.
             if self.phase.over:
                 self._finish()
             if self._due(self.config.train.evaluate_every):
                 self.evaluate(log)
-                if self.judge.stalled:
+                if self.evaluator.stalled:
                     self._finish()
                     self.say(
                         f"Stopped early, after step {self.step}: no score was better than that at step "
-                        f"{self.judge.best_step} for {self.config.train.patience} evaluations."
+                        f"{self.evaluator.best_step} for {self.config.train.patience} evaluations."
                     )
                     return
             if self._due(self.config.train.save_every):
                 self.save()
-            self.whole = True
+            self.between_steps = True
             if interrupts.agreed(self.accelerator):
                 self._interrupt(interrupts)
                 return
@@ -134,14 +140,14 @@ class Fit:
 
     def _interrupt(self, interrupts: Interrupts) -> None:
         self.interrupted = interrupts.saving = True
-        if self.whole:
+        if self.between_steps:
             self.save()
 
     def take_step(self, log: Log) -> None:
         """One optimiser step."""
-        self.whole = False
+        self.between_steps = False
         phase = self.phase
-        drawn = next(phase.feeder)
+        drawn = next(phase.step_batches)
         losses = {one.name: self._calls(one) for one in drawn}
         phase.schedule.set(phase.share, phase.step_cost / phase.budget.amount)
         try:
@@ -163,9 +169,9 @@ class Fit:
         phase.optimizer.zero_grad()
         phase.count(len(drawn))
         self.step += 1
-        self._note(report, drawn, log)
+        self._log_step(report, drawn, log)
 
-    def _calls(self, drawn: Drawn) -> list[Callable[[], Any]]:
+    def _calls(self, drawn: StepBatch) -> list[Callable[[], Any]]:
         """The micro-batches of a batch, this process's part of each."""
         prepared = self.problem.prepared[drawn.task]
         encoded = prepared.encoded["train"]
@@ -180,10 +186,10 @@ class Fit:
             calls.append(self.regularizers.loss(prepared.task, drawn.task, forward, batch))
         return calls
 
-    def _not_finite(self, tasks: list[str], drawn: list[Drawn]) -> TrainingError:
+    def _not_finite(self, tasks: list[str], drawn: list[StepBatch]) -> TrainingError:
         return not_finite(tasks, drawn, self.step + 1, self.problem, self.checkpoints.all())
 
-    def _note(self, report: StepReport, drawn: list[Drawn], log: Log) -> None:
+    def _log_step(self, report: StepReport, drawn: list[StepBatch], log: Log) -> None:
         self.progress.note(report, drawn)
         log.write(
             event="step",
@@ -196,21 +202,21 @@ class Fit:
             **measured(report, self.regularizers.to_floats()),
         )
 
-    def _tell(self, seconds_left: float) -> None:
+    def _show(self, seconds_left: float) -> None:
         now = self.progress
         now.phase, now.step, now.share = self.phase.name, self.step, self.phase.share
         now.seconds_left = seconds_left
         self.show(now)
 
     def _finish(self) -> None:
-        """A trajectory that is not over yet counts, too; so does a batch that waits for a partner."""
+        """End a trajectory that is not over yet, and use a batch that still waits for a partner."""
         if self.phase.method.finish():
             self.phase.optimizer.step()
             self.phase.optimizer.zero_grad()
 
     def _due(self, every: int | float) -> bool:
-        """Whether one of the points at which something is done lies in the last step."""
-        if self.place + 1 < len(self.phases):
+        """Whether the last step passed a point at which something is due. every: steps, or a share."""
+        if self.phase_index + 1 < len(self.phases):
             return False
         if self.phase.over:
             return True
@@ -222,9 +228,9 @@ class Fit:
         return math.floor(self.phase.share / every + 1e-9) > math.floor(before / every + 1e-9)
 
     def evaluate(self, log: Log) -> None:
-        """Judge the model, inside a trajectory at its outer weights."""
+        """Evaluate the model, inside a trajectory at its outer weights."""
         with self.phase.method.outer_weights():
-            record = self.judge.evaluate(
+            record = self.evaluator.evaluate(
                 self.step,
                 gradients=self.phase.gradients,
                 seconds=self.seconds,
@@ -233,8 +239,8 @@ class Fit:
         log.write(**record)
         log.flush()
         scores = record["scores"]
-        self.progress.scores = {t: self.judge.main_score(t, own) for t, own in scores.items()}
-        self.progress.best = self.judge.best
+        self.progress.scores = {t: self.evaluator.main_score(t, own) for t, own in scores.items()}
+        self.progress.best = self.evaluator.best
 
     # Checkpoints
 
@@ -253,12 +259,12 @@ class Fit:
         return {
             "step": self.step,
             "seconds": self.seconds,
-            "place": self.place,
+            "place": self.phase_index,
             "model": model,
             "optimizer": optimizer,
             "phase": self.phase.state_dict(),
             "regularizers": self.regularizers.state_dict(),
-            **self.judge.state_dict(),
+            **self.evaluator.state_dict(),
             "running": dict(self.progress.losses),
             "random": torch.get_rng_state(),
             "cuda_random": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
@@ -266,7 +272,7 @@ class Fit:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from a saved state."""
-        if self.place != state["place"]:
+        if self.phase_index != state["place"]:
             self.begin(int(state["place"]))
         load_weights(
             self.accelerator, self.model, self.phase.optimizer, state["model"], state["optimizer"]
@@ -275,14 +281,14 @@ class Fit:
         self.regularizers.load_state_dict(state["regularizers"])
         self.step = int(state["step"])
         self.seconds = float(state["seconds"])
-        self.judge.load_state_dict(state)
+        self.evaluator.load_state_dict(state)
         self.progress.losses = dict(state["running"])
         torch.set_rng_state(state["random"])
         if torch.cuda.is_available() and state["cuda_random"]:
             torch.cuda.set_rng_state_all(state["cuda_random"])
 
     def resume(self) -> bool:
-        """Continue from the newest checkpoint that can be read; says which ones could not."""
+        """Continue from the newest checkpoint that can be read; whether there is one."""
         found = self.checkpoints.newest(self.accelerator.process_index, self.say)
         if found is None:
             return False

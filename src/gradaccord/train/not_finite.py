@@ -10,7 +10,7 @@ import torch
 
 from gradaccord.core.report import StepReport
 from gradaccord.train.setup import Problem
-from gradaccord.train.step_batches import Drawn
+from gradaccord.train.step_batches import StepBatch
 
 
 class TrainingError(RuntimeError):
@@ -30,7 +30,7 @@ def tasks_not_finite(report: StepReport, *, scaled: bool) -> list[str]:
 
 
 def not_finite(
-    tasks: Sequence[str], drawn: Sequence[Drawn], step: int, problem: Problem, kept: Sequence[Path]
+    tasks: Sequence[str], drawn: Sequence[StepBatch], step: int, problem: Problem, kept: Sequence[Path]
 ) -> TrainingError:
     """The error that names the step, the first of these tasks with its examples, and a checkpoint."""
     rows = next((one for one in drawn if one.name in tasks), drawn[0])

@@ -11,13 +11,13 @@ import torch
 from torch import nn
 
 from gradaccord.core.did_you_mean import nearest
-from gradaccord.train.config import Train
+from gradaccord.train.config import TrainConfig
 
 OPTIMIZERS = ("sgd", "adam", "adamw", "adafactor", "recadam")
 
 
 def make_optimizer(
-    train: Train, trunk: Iterable[nn.Parameter], others: Iterable[nn.Parameter]
+    train: TrainConfig, trunk: Iterable[nn.Parameter], others: Iterable[nn.Parameter]
 ) -> torch.optim.Optimizer:
     """The configured optimiser, with a group for the trunk and one for heads and regularisers.
 

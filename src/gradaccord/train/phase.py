@@ -1,4 +1,4 @@
-"""One stretch of training: its batches, method, optimiser and schedule, and how much is left of it."""
+"""The phases of a run (a warm start if configured, then the main phase) and what each is made of."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from typing import Any, Literal
 from torch import nn
 
 from gradaccord.data.samplers import TaskBatches
-from gradaccord.methods.registry import Entry
+from gradaccord.methods.registry import Entry, find_method
 from gradaccord.tasks.prepare import Prepared
 from gradaccord.train.config import Config
 from gradaccord.train.optimizers import Schedule, make_optimizer
-from gradaccord.train.step_batches import Feeder, make_sampler
+from gradaccord.train.setup import Problem
+from gradaccord.train.step_batches import StepBatches, make_sampler
 
 EPOCHS = 3.0  # where neither epochs nor steps nor gradients are configured
 
@@ -30,7 +31,10 @@ class Budget:
 
 
 class Phase:
-    """The main run, or the warm start before it. Only the main one uses the configured method."""
+    """Batches, method, optimiser and schedule of the main phase or the warm start, with its budget.
+
+    Only the main phase uses the configured method and sampler.
+    """
 
     def __init__(
         self,
@@ -57,7 +61,7 @@ class Phase:
         self.name = name
         self.entry = entry
         self.batches = dict(batches)
-        self.feeder = Feeder(
+        self.step_batches = StepBatches(
             make_sampler(
                 None if sampler is None else sampler.name,
                 {} if sampler is None else sampler.options,
@@ -99,11 +103,11 @@ class Phase:
 
     @property
     def over(self) -> bool:
-        """Whether all of it is."""
+        """Whether the whole budget is spent."""
         return self.spent >= self.budget.amount - 1e-9
 
     def count(self, batches: int) -> None:
-        """A step with so many batches was taken."""
+        """Count a step with so many batches."""
         gradients = batches * self.cost
         self.step_cost = {"batches": batches, "steps": 1, "gradients": gradients}[self.budget.unit]
         self.spent += self.step_cost
@@ -116,7 +120,7 @@ class Phase:
             "spent": self.spent,
             "gradients": self.gradients,
             "step_cost": self.step_cost,
-            "feeder": self.feeder.state_dict(),
+            "feeder": self.step_batches.state_dict(),
             "method": self.method.state_dict(),
         }
 
@@ -125,7 +129,7 @@ class Phase:
         self.spent = float(state["spent"])
         self.gradients = float(state["gradients"])
         self.step_cost = float(state["step_cost"])
-        self.feeder.load_state_dict(state["feeder"])
+        self.step_batches.load_state_dict(state["feeder"])
         self.method.load_state_dict(state["method"])
 
 
@@ -141,3 +145,62 @@ def batches_of(prepared: Prepared, batch_size: int, seed: int) -> TaskBatches[in
         lengths=encoded.lengths if encoded.ids is not None else None,
         seed=seed,
     )
+
+
+class Phases:
+    """Sets each phase up when it begins, from the weights as they are then."""
+
+    def __init__(
+        self,
+        config: Config,
+        problem: Problem,
+        *,
+        trunk: nn.Module,
+        trainable: nn.Module,
+        accelerator: Any,
+        cost: float,
+    ) -> None:
+        self.config = config
+        self.problem = problem
+        self.given: dict[str, Any] = {
+            "trunk": trunk,
+            "trainable": trainable,
+            "accelerator": accelerator,
+            "cost": cost,
+        }
+
+    def __len__(self) -> int:
+        return 1 if self.config.train.warm_start is None else 2
+
+    def begin(self, index: int) -> Phase:
+        """The phase of this index, at its beginning."""
+        return self._main() if index == len(self) - 1 else self._warm_start()
+
+    def _main(self) -> Phase:
+        train = self.config.train
+        budget = None
+        if train.steps is not None:
+            budget = Budget(train.steps, "steps")
+        elif train.gradients is not None:
+            budget = Budget(train.gradients, "gradients")
+        return self._phase("main", self.problem.trained, find_method(self.config.method.name), budget)
+
+    def _warm_start(self) -> Phase:
+        warm = self.config.train.warm_start
+        assert warm is not None
+        length = len(batches_of(self.problem.prepared[warm.task], self._batch_size(warm.task), 0))
+        budget = Budget(math.ceil(warm.epochs * length), "batches")
+        return self._phase("warm start", (warm.task,), find_method("sum"), budget)
+
+    def _phase(self, name: str, tasks: tuple[str, ...], method: Entry, budget: Budget | None) -> Phase:
+        batches = {
+            task: batches_of(
+                self.problem.prepared[task], self._batch_size(task), self.config.train.seed + 7919 * i
+            )
+            for i, task in enumerate(tasks)
+        }
+        return Phase(name, self.config, method, batches, budget=budget, **self.given)
+
+    def _batch_size(self, task: str) -> int:
+        """Rows of a task's batch, over all processes."""
+        return self.problem.batch_sizes.get(task, self.config.train.batch_size)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from gradaccord.core.report import StepReport
-from gradaccord.train.step_batches import Drawn
+from gradaccord.train.step_batches import StepBatch
 
 
 @dataclass
@@ -27,7 +27,7 @@ class Progress:
     scores: dict[str, float] = field(default_factory=dict)  # of the last evaluation
     best: float = math.nan
 
-    def note(self, report: StepReport, drawn: Sequence[Drawn]) -> None:
+    def note(self, report: StepReport, drawn: Sequence[StepBatch]) -> None:
         """Take a step into the running means."""
         losses = _losses(report)
         for one in drawn:

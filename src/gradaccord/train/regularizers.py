@@ -10,23 +10,12 @@ from torch import nn
 
 from gradaccord.core.did_you_mean import nearest
 from gradaccord.data.encoded import Batch
+from gradaccord.methods.regularize.smart import SMART
+from gradaccord.methods.regularize.swep import SWEP
 from gradaccord.tasks.task import Task
 
-REGULARIZERS = ("smart", "swep")
-
-# How SMART compares the outputs of each kind of task; kinds without an entry are left plain.
-_KINDS = {
-    "classification": "classification",
-    "multiple_choice": "classification",
-    "multi_answer": "classification",
-    "word_in_context": "classification",
-    "coreference": "classification",
-    "image": "classification",
-    "regression": "regression",
-    "tagging": "tokens",
-    "question_answering": "span",
-}
-_COSTS = {"smart": 2.7, "swep": 2.1}
+# name -> class, and by how much a batch gradient costs more with it
+REGULARIZERS: dict[str, tuple[type, float]] = {"smart": (SMART, 2.7), "swep": (SWEP, 2.1)}
 
 
 class Regularizers:
@@ -43,8 +32,8 @@ class Regularizers:
 
     @property
     def cost(self) -> float:
-        """By which a batch gradient becomes dearer."""
-        return _COSTS[self.names[0]] if self.names else 1.0
+        """By how much a batch gradient costs more."""
+        return REGULARIZERS[self.names[0]][1] if self.names else 1.0
 
     def parameters(self) -> list[nn.Parameter]:
         """What the regularisers learn themselves."""
@@ -63,7 +52,7 @@ class Regularizers:
     ) -> Callable[[], Any]:
         """The callable that `backward` is given."""
         plain = partial(task.loss, batch=batch)
-        if not self.terms or task.kind not in _KINDS:
+        if not self.terms or task.divergence is None:
             return partial(_plain, forward, plain)
         (term,) = self.terms
         if self.names[0] == "swep":
@@ -73,7 +62,7 @@ class Regularizers:
         regularised = term.loss(
             forward,
             plain,
-            kind=_KINDS[task.kind],
+            kind=task.divergence,
             task=name,
             mask=batch.get("attention_mask"),
             counted=None if counted is None else counted >= 0,
@@ -115,12 +104,9 @@ def _state_of(term: Any) -> Any:
 
 
 def _made(name: str, model: nn.Module, options: Mapping[str, Any]) -> Any:
-    from gradaccord.methods.regularize.smart import SMART
-    from gradaccord.methods.regularize.swep import SWEP
-
     if name not in REGULARIZERS:
         raise ValueError(f"The regulariser {name!r} is unknown: {nearest(name, REGULARIZERS)}")
-    cls: Any = SMART if name == "smart" else SWEP
+    cls: Any = REGULARIZERS[name][0]
     given = dict(options)
     trunk: Any = getattr(model, "trunk", None)
     inner: Any = getattr(trunk, "model", None)

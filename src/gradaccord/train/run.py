@@ -1,4 +1,4 @@
-"""One run from its configuration to its results: set up, train or continue, judge, write down."""
+"""One run from its configuration to its results: set up, train or continue, evaluate, write."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from gradaccord.methods.registry import SINGLE_TASK
 from gradaccord.runs.about import about
 from gradaccord.runs.checkpoints import CHECKPOINTS, Checkpoints
 from gradaccord.runs.files import ABOUT, CONFIG, LOG, MODEL, RunFolderError, write_json
@@ -24,18 +25,27 @@ from gradaccord.runs.results import Cost, EvaluationRecord, Measured, Results, T
 from gradaccord.runs.usage import cpu_seconds, peak_memory
 from gradaccord.train.config import Config
 from gradaccord.train.config_file import read_config, write_config
-from gradaccord.train.loop import Fit
+from gradaccord.train.loop import TrainingLoop
 from gradaccord.train.progress import Progress
 from gradaccord.train.setup import Problem, load_problem
-from gradaccord.train.tensorboard import Board
-from gradaccord.train.weights import unsharded
+from gradaccord.train.tensorboard import TensorBoardLog
+from gradaccord.train.wrapped_model import unsharded
+
+
+def train_run(config: Config, folder: Path, **options: Any) -> Results:
+    """`train_model`, with the options it takes; for the method `stl` one model for each task."""
+    if config.method.name == SINGLE_TASK:
+        from gradaccord.train.single_task import train_single_tasks
+
+        return train_single_tasks(config, folder, **options)
+    return train_model(config, folder, **options)
 
 
 class Interrupted(Exception):  # noqa: N818
     """Ctrl-C: everything is saved."""
 
 
-def train(
+def train_model(
     config: Config,
     folder: Path,
     *,
@@ -46,11 +56,11 @@ def train(
     say: Callable[[str], None] = lambda sentence: None,
     command: list[str] | None = None,
 ) -> Results:
-    """Train, evaluate and write everything below `folder`.
+    """Train one model, evaluate it and write everything below `folder`.
 
     resume: continue an unfinished run bit for bit (on a CPU; a finished one is only read).
     deterministic: torch's deterministic algorithms alone.
-    data: the folder of the data sets. show: told after every step. say: told what a user should know.
+    data: the folder of the data sets. show: called after every step. say: called with messages.
     """
     accelerator = make_accelerator(config, deterministic)
     main = accelerator.is_main_process
@@ -75,27 +85,27 @@ def train(
                 say(sentence)
         seed_everything(config.train.seed + 1000003 * accelerator.process_index)
         quiet: dict[str, Any] = {} if not main else {"show": show, "say": say}
-        fit = Fit(config, problem, folder, accelerator, **quiet)
-        continued = resume and fit.resume()
+        loop = TrainingLoop(config, problem, folder, accelerator, **quiet)
+        continued = resume and loop.resume()
         if resume and main:
             say(
-                f"Continued at step {fit.step}."
+                f"Continued at step {loop.step}."
                 if continued
                 else "There is no checkpoint that can be read: started anew."
             )
-        since = fit.step if continued else None
-        board = Board(folder, since) if main and config.train.tensorboard else None
+        since = loop.step if continued else None
+        board = TensorBoardLog(folder, since) if main and config.train.tensorboard else None
         if main and since is not None:
             cut_to_step(folder / LOG, since)
         log = Log(folder / LOG if main else None, append=continued, copy=board)
         try:
-            fit.run(log)
-            if fit.interrupted:
-                raise Interrupted(_kept(fit))
-            results = conclude(fit, continued)
+            loop.run(log)
+            if loop.interrupted:
+                raise Interrupted(_what_is_saved(loop))
+            results = conclude(loop, continued)
         finally:
             log.close()
-        whole = unsharded(accelerator, fit.model, fit.skeleton)
+        whole = unsharded(accelerator, loop.model, loop.skeleton)
         if main:
             _save_model(config, problem, whole, folder / MODEL)
             results.write(folder)
@@ -103,11 +113,11 @@ def train(
         return results
 
 
-def _kept(fit: Fit) -> str:
-    """What is there to go on from after Ctrl-C."""
-    if fit.whole:
-        return f"Saved at step {fit.step}."
-    saved = fit.checkpoints.all()
+def _what_is_saved(loop: TrainingLoop) -> str:
+    """What a resumed run will continue from after Ctrl-C."""
+    if loop.between_steps:
+        return f"Saved at step {loop.step}."
+    saved = loop.checkpoints.all()
     last = f"the last checkpoint is {saved[-1].name}" if saved else "there is no checkpoint yet"
     return f"Stopped within a step, which is lost; {last}."
 
@@ -131,11 +141,11 @@ def make_accelerator(config: Config, deterministic: bool = False) -> Any:
     mixed = {"fp32": "no"}.get(precision, precision)
     # Under torchrun on a CPU Accelerate joins the processes only if it is told that this is one.
     on_cpu = not torch.accelerator.is_available()
-    atexit.register(_leave_the_processes)
+    atexit.register(_end_process_group)
     return Accelerator(mixed_precision=mixed, kwargs_handlers=[kwargs], cpu=on_cpu)
 
 
-def _leave_the_processes() -> None:
+def _end_process_group() -> None:
     """The threads of a process group can abort an interpreter that is taken down around them."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         gc.collect()  # models that hold the group
@@ -148,15 +158,15 @@ def seed_everything(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-def conclude(fit: Fit, continued: bool) -> Results:
-    """Load the best weights, judge them on every labelled split, and sum the run up."""
-    judge = fit.judge
-    last = judge.evaluations[-1] if judge.evaluations else {}
-    if judge.evaluations:
-        judge.load_best()
-    dev = judge.evaluated("dev")
-    test = judge.evaluated("test")
-    config, prepared = fit.config, fit.problem.prepared
+def conclude(loop: TrainingLoop, continued: bool) -> Results:
+    """Load the best weights, evaluate them on every labelled split, and sum the run up."""
+    evaluator = loop.evaluator
+    last = evaluator.evaluations[-1] if evaluator.evaluations else {}
+    if evaluator.evaluations:
+        evaluator.load_best()
+    dev = evaluator.evaluated("dev")
+    test = evaluator.evaluated("test")
+    config, prepared = loop.config, loop.problem.prepared
     return Results(
         finished=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         method={"name": config.method.name, **config.method.options},
@@ -164,39 +174,39 @@ def conclude(fit: Fit, continued: bool) -> Results:
         seed=config.train.seed,
         metrics={name: own.task.metric for name, own in prepared.items()},
         kinds={name: own.task.kind for name, own in prepared.items()},
-        trained=list(fit.problem.judged),
+        trained=list(loop.problem.scored),
         dev={task: evaluated.scores for task, evaluated in dev.items()},
         test={task: evaluated.scores for task, evaluated in test.items()},
-        best_step=judge.best_step,
+        best_step=evaluator.best_step,
         last=Measured(**{k: last[k] for k in ("train_loss", "task_cosine", "distance") if k in last}),
-        evaluations=[EvaluationRecord(**record) for record in judge.evaluations],
-        errors=_errors(fit, {"dev": dev, "test": test}),
+        evaluations=[EvaluationRecord(**record) for record in evaluator.evaluations],
+        errors=_errors(loop, {"dev": dev, "test": test}),
         notes={name: own.notes for name, own in prepared.items() if own.notes},
-        overlaps=[str(overlap) for overlap in fit.problem.overlaps],
+        overlaps=[str(overlap) for overlap in loop.problem.overlaps],
         cost=Cost(
-            seconds=fit.seconds,
+            seconds=loop.seconds,
             cpu_seconds=None if continued else cpu_seconds(),
-            steps=fit.step,
-            gradients=fit.phase.gradients,
+            steps=loop.step,
+            gradients=loop.phase.gradients,
             memory_mb=peak_memory(),
         ),
     )
 
 
-def _errors(fit: Fit, evaluated: Mapping[str, Mapping[str, Any]]) -> dict[str, TaskErrors]:
-    """The error analysis of each task on the last split it was judged on."""
+def _errors(loop: TrainingLoop, evaluated: Mapping[str, Mapping[str, Any]]) -> dict[str, TaskErrors]:
+    """The error analysis of each task on the last split it was evaluated on."""
     from gradaccord.tasks.errors import analyse
 
     found = {}
     for split, tasks in evaluated.items():
         for name, own in tasks.items():
-            prepared = fit.problem.prepared[name]
+            prepared = loop.problem.prepared[name]
             analysis = analyse(
                 prepared.task,
                 prepared.splits[split],
                 own.predictions,
                 rows=own.rows,
-                worst=fit.config.probe.errors,
+                worst=loop.config.probe.errors,
             )
             found[name] = TaskErrors(split=split, **analysis.to_json())
     return found
@@ -234,7 +244,7 @@ def _check_folder(config: Config, folder: Path, resume: bool) -> Results | None:
 
 
 def describe(config: Config, problem: Problem, accelerator: Any) -> Iterator[str]:
-    """What will be trained, where, on what, and what is odd about it."""
+    """What will be trained, where and on what, with warnings about the data."""
     weights = sum(p.numel() for p in problem.model.parameters())
     precision = {"no": "fp32"}.get(accelerator.mixed_precision, accelerator.mixed_precision)
     where = f"{accelerator.device.type}, {precision}"
@@ -248,12 +258,12 @@ def describe(config: Config, problem: Problem, accelerator: Any) -> Iterator[str
         yield missing
     for name, prepared in problem.prepared.items():
         counts = ", ".join(f"{len(own):,} {split}" for split, own in prepared.splits.items())
-        seen = name in problem.trained or name in problem.judged
+        seen = name in problem.trained or name in problem.scored
         extra = "" if seen else " (never trained on)"
         yield f"{name}: {prepared.task.kind}, {counts}{extra}."
         for split, notes in prepared.notes.items():
             yield f"{name} {split}: " + ", ".join(f"{n:,} {what}" for what, n in notes.items()) + "."
-    if not any(problem.prepared[name].labelled("dev") for name in problem.judged):
+    if not any(problem.prepared[name].labelled("dev") for name in problem.scored):
         yield "No trained task has a labelled dev split: the last weights are kept, not the best."
     yield from map(str, problem.clustered)
     yield from map(str, problem.overlaps)

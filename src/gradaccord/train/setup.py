@@ -8,21 +8,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gradaccord.data import cut, load, read
 from gradaccord.data.dataset import Dataset
 from gradaccord.data.files import hub
+from gradaccord.data.files.own_files import read
 from gradaccord.data.leakage import Overlap, overlaps
+from gradaccord.data.registry import load
+from gradaccord.data.splits import cut
 from gradaccord.models.multitask import MultiTaskModel
 from gradaccord.models.tokens import Tokens
 from gradaccord.models.trunks.loading import load_trunk
 from gradaccord.tasks.prepare import Prepared, prepare
 from gradaccord.tasks.pseudo import PseudoTasks, pseudo_tasks
-from gradaccord.tasks.registry import task_for
-from gradaccord.tasks.task import Task
-from gradaccord.tasks.task_errors import of_task
+from gradaccord.tasks.registry import KINDS, task_for
+from gradaccord.tasks.task import Task, errors_named
 from gradaccord.tasks.transfer import task_by_head
-from gradaccord.train import config as settings
-from gradaccord.train.config import Config
+from gradaccord.train.config import Config, TaskConfig
 from gradaccord.train.paths import RULE
 
 EVALUATED = ("dev", "test")
@@ -31,13 +31,13 @@ HUB = "hub:"  # before the name of a Hugging Face data set
 
 @dataclass(frozen=True)
 class Problem:
-    """What is trained and what it is judged by."""
+    """What is trained, and what it is evaluated on."""
 
     model: MultiTaskModel
     tokens: Tokens
     prepared: Mapping[str, Prepared]
     trained: tuple[str, ...]  # what steps are drawn from: tasks, or the clusters of one
-    judged: tuple[str, ...]  # whose scores make the average
+    scored: tuple[str, ...]  # whose scores make the average
     overlaps: Sequence[Overlap] = field(default_factory=tuple)
     clustered: Sequence[PseudoTasks] = field(default_factory=tuple)
     batch_sizes: Mapping[str, int] = field(default_factory=dict)  # of tasks that have their own
@@ -52,10 +52,10 @@ def load_problem(config: Config, folder: Path | None = None) -> Problem:
     folder = config.data_folder or folder
     datasets = {}
     for name, task in config.tasks.items():
-        with of_task(name):
+        with errors_named(name):
             datasets[name] = load_dataset(name, task, folder)
     options = dict(config.model.options)
-    if any(dataset.kind == "summarization" for dataset in datasets.values()):
+    if any(KINDS[dataset.kind].generates for dataset in datasets.values()):
         options.setdefault("decoder", True)
     trunk, tokens = load_trunk(config.model.name, **options)
     trained = tuple(name for name, task in config.tasks.items() if not task.evaluate_only)
@@ -65,7 +65,7 @@ def load_problem(config: Config, folder: Path | None = None) -> Problem:
     }
     for name, source in sources.items():
         given = config.tasks[name].options
-        with of_task(name):
+        with errors_named(name):
             tasks[name] = task_by_head(name, datasets[name], source, tasks[source], given)
     prepared = {name: prepare(name, made, datasets[name], tokens) for name, made in tasks.items()}
     head_of = {}
@@ -98,7 +98,7 @@ def load_problem(config: Config, folder: Path | None = None) -> Problem:
         tokens=tokens,
         prepared=prepared,
         trained=tuple(drawn),
-        judged=trained,
+        scored=trained,
         clustered=tuple(clustered),
         batch_sizes={name: size for name, size in drawn.items() if size is not None},
         overlaps=tuple(
@@ -115,7 +115,7 @@ def load_problem(config: Config, folder: Path | None = None) -> Problem:
     )
 
 
-def load_dataset(name: str, task: settings.Task, folder: Path | None) -> Dataset:
+def load_dataset(name: str, task: TaskConfig, folder: Path | None) -> Dataset:
     """The data of one task, cut to its limits."""
     if task.files is not None:
         assert task.kind is not None
@@ -149,16 +149,16 @@ def load_dataset(name: str, task: settings.Task, folder: Path | None) -> Dataset
     return dataclasses.replace(dataset, splits=splits)
 
 
-def make_task(name: str, task: settings.Task, dataset: Dataset) -> Task[Any]:
+def make_task(name: str, task: TaskConfig, dataset: Dataset) -> Task[Any]:
     """The task of a data set, with the configured options."""
     if task.kind is not None and task.kind != dataset.kind:
         dataset = dataclasses.replace(dataset, kind=task.kind, options={})
-    with of_task(name):
+    with errors_named(name):
         return task_for(dataset, **task.options)
 
 
 def _source(name: str, config: Config, dataset: Dataset, trained: Mapping[str, Task[Any]]) -> str:
-    """The trained task whose head judges an unseen one: as configured, or the first of its kind."""
+    """The trained task whose head an evaluate-only one uses: configured, or the first of its kind."""
     if config.tasks[name].source is not None:
         return str(config.tasks[name].source)
     same = [other for other, task in trained.items() if task.kind == dataset.kind]

@@ -1,4 +1,4 @@
-"""Start a run of any method: one model for all tasks, or, for `stl`, one for each."""
+"""Single-task learning (`stl`): one model for each task, their results joined as those of one run."""
 
 from __future__ import annotations
 
@@ -10,19 +10,12 @@ from gradaccord.methods.registry import SINGLE_TASK
 from gradaccord.runs.files import CONFIG, RunFolderError
 from gradaccord.runs.lock import locked_by_main
 from gradaccord.runs.results import Cost, Measured, Results
-from gradaccord.train.config import Config, Method
-from gradaccord.train.run import make_accelerator, train
+from gradaccord.train.config import Config, MethodConfig
+from gradaccord.train.run import make_accelerator, train_model
 
 
-def start(config: Config, folder: Path, **options: Any) -> Results:
-    """`train`, with the options it takes; `stl` trains the tasks one after another, each alone."""
-    if config.method.name != SINGLE_TASK:
-        return train(config, folder, **options)
-    return _single_tasks(config, folder, **options)
-
-
-def _single_tasks(config: Config, folder: Path, **options: Any) -> Results:
-    """Single-task learning: a run per task below `folder`, each with its share of the budget."""
+def train_single_tasks(config: Config, folder: Path, **options: Any) -> Results:
+    """A run per task below `folder`, one after another, each with its share of the budget."""
     if config.method.options:
         raise ValueError(
             f"Method {SINGLE_TASK!r} takes no options, got {', '.join(config.method.options)}."
@@ -40,7 +33,7 @@ def _single_tasks(config: Config, folder: Path, **options: Any) -> Results:
             say(f"Training {name} alone.")
             own = alone(config, name, len(trained))
             begun = resume and (folder / name / CONFIG).exists()
-            parts[name] = train(own, folder / name, resume=begun, **options)
+            parts[name] = train_model(own, folder / name, resume=begun, **options)
         results = _joined(config, parts)
         if accelerator.is_main_process:
             results.write(folder)
@@ -75,7 +68,7 @@ def alone(config: Config, task: str, tasks: int) -> Config:
     return config.model_copy(
         update={
             "tasks": {task: config.tasks[task].model_copy(update={"shared_head": None}), **unseen},
-            "method": Method(name="sum"),
+            "method": MethodConfig(name="sum"),
             "sampler": None,
             "train": length.model_copy(update=update),
         }

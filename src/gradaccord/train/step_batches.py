@@ -32,7 +32,7 @@ SAMPLERS: dict[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
-class Drawn:
+class StepBatch:
     """One batch of a step: its task, and the rows of the task's training split."""
 
     name: str  # unique in the step
@@ -40,7 +40,7 @@ class Drawn:
     rows: tuple[int, ...]
 
 
-class Feeder:
+class StepBatches:
     """Draws the batches of one step after another; resumes exactly."""
 
     def __init__(
@@ -53,7 +53,7 @@ class Feeder:
         self.turn = 0
         self.pending: list[str] = []  # drawn by the sampler and not yet given, one at a time
 
-    def __next__(self) -> list[Drawn]:
+    def __next__(self) -> list[StepBatch]:
         if self.feed in ("all", "pair"):
             tasks = next(self.sampler)
             return [self._draw(*one) for one in zip(batch_names(tasks), tasks, strict=True)]
@@ -71,8 +71,8 @@ class Feeder:
             self.pending = list(next(self.sampler))
         return self.pending.pop(0)
 
-    def _draw(self, name: str, task: str) -> Drawn:
-        return Drawn(name, task, tuple(next(self.batches[task])))
+    def _draw(self, name: str, task: str) -> StepBatch:
+        return StepBatch(name, task, tuple(next(self.batches[task])))
 
     def state_dict(self) -> dict[str, Any]:
         """Every position and generator."""

@@ -9,7 +9,7 @@ from typing import Any
 FOLDER = "tensorboard"
 
 
-class Board:
+class TensorBoardLog:
     """Writes the records of a log as scalars; `tensorboard --logdir RUN` shows them."""
 
     def __init__(self, folder: Path, resume_at: int | None = None) -> None:

@@ -102,11 +102,11 @@ def _resnet18(*, channels: int = 3, small: bool = False) -> Loaded:
 
 
 def _resnet_folder(source: Path, *, small: bool | None = None) -> Loaded:
-    from gradaccord.models.trunks.huggingface import pretrained
+    from gradaccord.models.trunks.huggingface import check_complete, pretrained
     from gradaccord.models.trunks.images import NoTokens, ResNetTrunk
 
     model, missing = pretrained("AutoModel", source)
-    _nothing_missing(source, missing)
+    check_complete(source, model, missing)
     return ResNetTrunk(model, small), NoTokens()
 
 
@@ -207,14 +207,6 @@ def _called(
 def _options(build: Callable[..., Loaded]) -> list[str]:
     parameters = inspect.signature(build).parameters.values()
     return [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
-
-
-def _nothing_missing(source: Path, missing: set[str]) -> None:
-    if missing:
-        raise ValueError(
-            f"{source} lacks {len(missing)} weights, such as {min(missing)!r}: config.json and the "
-            "weights do not belong together."
-        )
 
 
 def _config(folder: Path) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from gradaccord.runs.files import read_json
 from gradaccord.showcase.demo.settings import Settings
+from gradaccord.showcase.landscape.figure import figure_of
 from gradaccord.showcase.landscape.runs import Progress, run
 from gradaccord.showcase.landscape.runs import Settings as Lengths
 
@@ -16,24 +17,22 @@ SEEDS = 16
 DOTS = 80  # an inch; enough for a screen
 
 
-def landscape(settings: Settings, show: Progress) -> dict[str, Any]:
+def landscape(settings: Settings, progress: Progress) -> dict[str, Any]:
     """What `gradaccord landscape` writes as results; read again if it is there already."""
-    from gradaccord.showcase.landscape.figure import figure_of
-
     folder = settings.out / FOLDER
     steps = settings.shortened(Lengths.steps)
     outer_steps = settings.shortened(Lengths.outer_steps)
-    found = _before(folder, {"seeds": SEEDS, "steps": steps, "outer_steps": outer_steps})
+    found = _written_before(folder, {"seeds": SEEDS, "steps": steps, "outer_steps": outer_steps})
     if found is not None:
         return found
-    result = run(SEEDS, steps=steps, outer_steps=outer_steps, progress=show)
+    result = run(SEEDS, steps=steps, outer_steps=outer_steps, progress=progress)
     folder.mkdir(parents=True, exist_ok=True)
     figure_of(result).savefig(folder / PICTURE, dpi=DOTS)
     written: dict[str, Any] = read_json(result.save(folder))
     return written
 
 
-def _before(folder: Path, lengths: dict[str, int]) -> dict[str, Any] | None:
+def _written_before(folder: Path, lengths: dict[str, int]) -> dict[str, Any] | None:
     """The results of the same lengths, if all was written."""
     if not (folder / "results.json").exists() or not (folder / PICTURE).exists():
         return None

@@ -6,7 +6,6 @@ result.of("PCGrad")[0].trapped          # {"x2": 1.0}: share of the seeds that e
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import torch
 
+from gradaccord.runs.files import write_json
 from gradaccord.showcase.landscape import batched, library
 from gradaccord.showcase.landscape.problem import OPTIMA, STARTS, TASKS, losses, mean_cosine
 from gradaccord.version import __version__
@@ -114,7 +114,7 @@ class Result:
             "versions": {"gradaccord": __version__, "torch": torch.__version__},
         }
         folder.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(everything, indent=1) + "\n", encoding="utf-8")
+        write_json(path, everything)
         return path
 
 

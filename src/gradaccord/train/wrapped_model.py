@@ -1,0 +1,130 @@
+"""The model of a run: wrapped by Accelerate, compiled or checkpointed, its weights whole or sharded."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from torch import nn
+
+from gradaccord.models.trunks.execution import compile_trunk
+from gradaccord.train.config import Config
+from gradaccord.train.setup import Problem
+
+
+def wrap(accelerator: Any, model: nn.Module) -> nn.Module:
+    """The model as Accelerate wraps it. Under FSDP2 its own `prepare` would want an optimiser, too."""
+    if not _is_sharded(accelerator):
+        wrapped: nn.Module = accelerator.prepare_model(model)
+        return wrapped
+    from accelerate.utils.fsdp_utils import fsdp2_prepare_model
+
+    sharded: nn.Module = fsdp2_prepare_model(accelerator, model)
+    accelerator._models.append(sharded)  # for its clipping
+    return sharded
+
+
+def reshard(accelerator: Any, model: nn.Module) -> None:
+    """After forward passes without backward ones FSDP2 leaves the outermost weights gathered."""
+    if _is_sharded(accelerator):
+        from torch.distributed.fsdp import FSDPModule
+
+        for module in model.modules():
+            if isinstance(module, FSDPModule):
+                module.reshard()
+
+
+def unsharded(accelerator: Any, model: nn.Module, skeleton: nn.Module) -> nn.Module:
+    """The trained model with whole weights (on the first process); called by all processes.
+
+    skeleton: what `skeleton_of` gave before the model was sharded; it is filled.
+    """
+    if not _is_sharded(accelerator):
+        plain: nn.Module = accelerator.unwrap_model(model)
+        return plain
+    weights, _ = weights_of(accelerator, model, None)
+    if accelerator.is_main_process:
+        skeleton.to_empty(device="cpu").load_state_dict(weights)
+    return skeleton
+
+
+def skeleton_of(accelerator: Any, model: nn.Module) -> nn.Module:
+    """A copy without weights where the model is about to be sharded; else the model itself."""
+    return copy.deepcopy(model).to("meta") if _is_sharded(accelerator) else model
+
+
+def weights_of(accelerator: Any, model: nn.Module, optimizer: Any) -> tuple[dict[str, Any], Any]:
+    """The whole weights and the optimiser's state; of shards in the first process alone."""
+    if _is_sharded(accelerator):
+        from torch.distributed.checkpoint.state_dict import (
+            StateDictOptions,
+            get_model_state_dict,
+            get_optimizer_state_dict,
+        )
+
+        options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+        weights = get_model_state_dict(model, options=options)
+        inner = getattr(optimizer, "optimizer", optimizer)
+        state = None if inner is None else get_optimizer_state_dict(model, inner, options=options)
+        return weights, state
+    plain = accelerator.unwrap_model(model)
+    return plain.state_dict(), None if optimizer is None else optimizer.state_dict()
+
+
+def load_weights(accelerator: Any, model: nn.Module, optimizer: Any, weights: Any, state: Any) -> None:
+    """Put back what `weights_of` gave in the first process; every process is given it whole."""
+    if _is_sharded(accelerator):
+        from torch.distributed.checkpoint.state_dict import (
+            StateDictOptions,
+            set_model_state_dict,
+            set_optimizer_state_dict,
+        )
+
+        options = StateDictOptions(full_state_dict=True)
+        set_model_state_dict(model, weights, options=options)
+        inner = getattr(optimizer, "optimizer", optimizer)
+        if inner is not None and any(state["state"].values()):  # plain SGD has none
+            set_optimizer_state_dict(model, inner, state, options=options)
+        return
+    accelerator.unwrap_model(model).load_state_dict(weights)
+    if optimizer is not None:
+        optimizer.load_state_dict(state)
+
+
+def enable_checkpointing(config: Config, problem: Problem) -> None:
+    """`train.checkpointing`, before the model is wrapped."""
+    if not config.train.checkpointing:
+        return
+    for term in config.regularize:
+        if "module" in term.options:
+            raise ValueError(
+                f"`train.checkpointing` is on, and `regularize` {term.name} perturbs the module "
+                f"{term.options['module']!r}, which would be computed again without it: leave `module` "
+                "out, or set train.checkpointing to false."
+            )
+    problem.model.trunk.checkpoint()
+
+
+def enable_compilation(config: Config, problem: Problem, accelerator: Any) -> None:
+    """`train.compile`, after the model is wrapped, moved to its device and set to training."""
+    if not config.train.compile:
+        return
+    if config.regularize:
+        raise ValueError(
+            f"`train.compile` is on, and `regularize` {config.regularize[0].name} reaches into the "
+            "trunk by hooks, which a compiled one does not run: set train.compile to false."
+        )
+    if _is_sharded(accelerator):
+        raise ValueError(
+            "`train.compile` is on, and the weights are sharded (FSDP2), which is not supported: set "
+            "train.compile to false."
+        )
+    encoded = problem.prepared[problem.trained[0]].encoded["train"]
+    rows = range(min(len(encoded), config.train.batch_size))
+    batch = {k: v.to(accelerator.device) for k, v in encoded.batch(rows).items()}
+    with accelerator.autocast():
+        compile_trunk(problem.model.trunk, batch)
+
+
+def _is_sharded(accelerator: Any) -> bool:
+    return bool(getattr(accelerator, "is_fsdp2", False))
