@@ -35,6 +35,7 @@ ELSEWHERE = {
     "meta/figures.py": "cli/test_fewshot.py",
     "meta/learners/checks.py": "meta/test_learner.py",
     "meta/learners/inner_loops.py": "meta/test_every_learner.py",
+    "meta/learners/moments.py": "meta/test_reptile.py",
     "meta/learners/outcome.py": "meta/test_learner.py",
     "meta/learners/per_tensor.py": "meta/test_every_learner.py",
     "meta/network/checkpoint_guard.py": "meta/test_every_learner.py",
