@@ -150,7 +150,7 @@ def test_the_reason_of_a_dead_run_ends_with_one_full_stop(tmp_path):
 
 def last_step(run):
     """Of the newest checkpoint; 0 if there is none."""
-    return max((int(path.name[5:]) for path in run.glob("checkpoints/step-*")), default=0)
+    return max((int(path.name[5:]) for path in run.glob("checkpoints/step-*[0-9]")), default=0)
 
 
 def kill_the_one_in(folder):

@@ -11,7 +11,7 @@ from gradaccord.core.checks import finite, one_of, whole_number
 def test_what_is_no_whole_number_is_refused(value):
     with pytest.raises(ValueError, match=f"`steps` is {value!r}: it must be a whole number >= 1"):
         whole_number("steps", value)
-    with pytest.raises(ValueError, match=r">= 1, or leave it\.$"):
+    with pytest.raises(ValueError, match="whole number >= 1, or leave it\\.$"):
         whole_number("steps", value, hint=", or leave it")
 
 

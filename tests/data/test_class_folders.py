@@ -54,7 +54,7 @@ def test_corrupt_image_in_a_zip_is_named_in_one_sentence(tmp_path):
     files = two_classes()
     files["set/b/1.png"] = files["set/b/1.png"][:30]
     path = archive(tmp_path / "set.zip", files)
-    with pytest.raises(ValueError, match=r"^Image set/b/1.png in .*set.zip is corrupt \(.*\): mend"):
+    with pytest.raises(ValueError, match=r"^Image set/b/1.png in .*set.zip is corrupt \(.*\): repair"):
         read_classes(path)
     files["set/b/1.png"] = b"hello"
     with pytest.raises(ValueError, match="set/b/1.png in .*set.zip is corrupt"):

@@ -264,7 +264,7 @@ def test_the_papers_setting():
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"every": 1}, "`every` is 1: a pair takes at least 2 batches"),
+        ({"every": 1}, "`every` is 1: it must be a whole number >= 2"),
         ({"weight": float("nan")}, "`weight` is nan: it must be a finite number"),
         ({"weight": float("inf")}, "`weight` is inf"),
         ({"mode": "hvp"}, "`mode` is 'hvp': use 'exact' or 'difference'"),

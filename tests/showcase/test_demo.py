@@ -29,20 +29,14 @@ from gradaccord.models.trunks.characters import CharacterEncoder, CharacterToken
 from gradaccord.showcase.demo.findings import findings
 from gradaccord.showcase.demo.glyphs import Glyphs
 from gradaccord.showcase.demo.names import Names, demo_methods, recipe
-from gradaccord.showcase.demo.plane import trapped
+from gradaccord.showcase.demo.plane import Plane, read_plane
 from gradaccord.showcase.demo.settings import METHODS, Settings
 from gradaccord.train.probes import Forgetting
 
 METHOD = "sequential_reptile:inner_steps=20,outer_lr=0.3"
 CONTROL = "sequential_reptile:inner_steps=20,outer_lr=1"
 GLYPHS = Glyphs(20.0, 61.0, 2.0, 3, 45.0, 60.0, 80, 240)
-PLANE = {
-    "rows": [
-        {"method": "MTL", "trapped": {"x3": 1.0}},
-        {"method": "MTL", "trapped": {"x1": 1.0}},
-        {"method": "Reptile", "trapped": {}},
-    ]
-}
+PLANE = Plane([], {"MTL": 1.0, "Reptile": 0.0})
 
 
 def run_of(spec: Spec, seed: int, score: float, unseen: float, masked: float) -> Run:
@@ -123,7 +117,7 @@ def test_meta_training_that_harms_is_said_to() -> None:
 
 def test_shares_of_trapped_runs_are_means_over_starts() -> None:
     rows = [{"method": "A", "trapped": {"x1": 0.5, "x2": 0.25}}, {"method": "A", "trapped": {}}]
-    assert trapped({"rows": rows}) == {"A": 0.375}
+    assert read_plane({"rows": rows, "findings": []}).trapped == {"A": 0.375}
 
 
 def test_the_methods_are_those_that_were_promised_with_their_controls() -> None:

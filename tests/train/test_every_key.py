@@ -22,22 +22,22 @@ TESTS = Path(__file__).parent.parent
 
 # Keys whose effect another test shows.
 ELSEWHERE = {
-    "method.name": "train/test_runs.py::test_every_method_trains_and_resumes_bit_equal",
-    "model.name": "train/test_runs.py::test_what_is_forgotten_is_followed",
-    "probe.masked_lm": "train/test_runs.py::test_what_is_forgotten_is_followed",
+    "method.name": "train/test_run.py::test_every_method_trains_and_resumes_bit_equal",
+    "model.name": "train/test_probes.py::test_what_is_forgotten_is_followed",
+    "probe.masked_lm": "train/test_probes.py::test_what_is_forgotten_is_followed",
     "sampler.pairs": "data/test_pairs.py::test_both_pair_two_tasks_if_asked_to",
-    "tasks.clusters": "train/test_runs.py::test_clusters_of_a_task_are_trained_on_as_tasks",
-    "tasks.evaluate_only": "train/test_runs.py::test_unseen_tasks_are_judged_by_a_trained_head",
-    "train.checkpointing": "train/test_switches.py::test_checkpointing_changes_no_weight",
-    "train.compile": "train/test_switches.py::test_a_compiled_trunk_is_run_and_changes_no_weight",
-    "train.epochs": "train/test_runs.py::test_budgets_are_what_they_say",
-    "train.gradients": "train/test_runs.py::test_budgets_are_what_they_say",
-    "train.micro_batches": "train/test_runs.py::test_dropout_is_on_from_the_first_step",
-    "train.optimizer.name": "train/test_feeding.py::test_every_optimiser_takes_a_step",
-    "train.patience": "train/test_faults.py::test_early_stopping_is_told",
+    "tasks.clusters": "train/test_setup.py::test_clusters_of_a_task_are_trained_on_as_tasks",
+    "tasks.evaluate_only": "train/test_setup.py::test_unseen_tasks_are_judged_by_a_trained_head",
+    "train.checkpointing": "train/test_wrapped_model.py::test_checkpointing_changes_no_weight",
+    "train.compile": "train/test_wrapped_model.py::test_a_compiled_trunk_is_run_and_changes_no_weight",
+    "train.epochs": "train/test_phase.py::test_budgets_are_what_they_say",
+    "train.gradients": "train/test_phase.py::test_budgets_are_what_they_say",
+    "train.micro_batches": "train/test_loop.py::test_dropout_is_on_from_the_first_step",
+    "train.optimizer.name": "train/test_optimizers.py::test_every_optimiser_takes_a_step",
+    "train.patience": "train/test_loop.py::test_early_stopping_is_told",
     "train.tensorboard": "train/test_tensorboard.py::"
     "test_curves_are_those_of_the_log_also_after_a_restart",
-    "train.warm_start.task": "train/test_runs.py::test_a_warm_start_trains_its_task_alone_first",
+    "train.warm_start.task": "train/test_phase.py::test_a_warm_start_trains_its_task_alone_first",
 }
 
 

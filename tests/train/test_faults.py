@@ -2,18 +2,12 @@
 
 import os
 import resource
-import signal
 import subprocess
 
 import pytest
-import torch
-from train_toy import complaint, said, same, until, weights
+from train_toy import complaint, said, same, weights
 
-from gradaccord.models.multitask import MultiTaskModel
 from gradaccord.runs.lock import locked
-from gradaccord.train.loop import TrainingLoop
-from gradaccord.train.not_finite import TrainingError
-from gradaccord.train.run import Interrupted
 
 
 @pytest.mark.parametrize(
@@ -119,40 +113,6 @@ def test_two_processes_on_one_folder(written, tmp_path, capsys):
     said(capsys, "train", written(train={"steps": 1}), "--out", tmp_path / "run", code=0)
 
 
-def test_a_loss_that_explodes(written, tmp_path, capsys):
-    file = written(train={"clip": None, "lr": 1e30, "optimizer": "sgd", "save_every": 1, "warmup": 0.0})
-    wrong = said(capsys, "train", file, "--out", tmp_path / "run", code=1)
-    assert "is not finite at step 2" in wrong
-    assert "(examples " in wrong
-    assert "the checkpoint before is " in wrong
-    assert [p.name for p in (tmp_path / "run" / "checkpoints").iterdir()] == ["step-00000001"]
-
-
-@pytest.mark.parametrize(
-    "method",
-    ["reptile", "fomaml", "sequential_reptile", "multitask_reptile", "sequential", "sam", "sum"],
-)
-def test_no_step_is_taken_on_a_gradient_of_nan(method, configured, run, tmp_path, monkeypatch):
-    """The losses are finite and nothing is clipped: only the gradient of the third step tells."""
-    taken = TrainingLoop.take_step
-    trained = []
-
-    def step(loop, log):
-        if loop.step == 2:
-            trained.append(loop.model)
-            weight = next(loop.model.trunk.parameters())
-            weight.register_hook(lambda gradient: gradient * float("nan"))
-        taken(loop, log)
-
-    monkeypatch.setattr(TrainingLoop, "take_step", step)
-    config = configured(method=method, train={"clip": None, "save_every": 1})
-    with pytest.raises(TrainingError, match="is not finite at step 3"):
-        run(config)
-    assert all(torch.isfinite(p).all() for p in trained[0].parameters())
-    kept = [p.name for p in (tmp_path / "run" / "checkpoints").iterdir()]
-    assert max(kept) == "step-00000002"
-
-
 def test_a_damaged_checkpoint_without_one_before_it(configured, run, tmp_path):
     """What is said of the one before is true: here there is none, and the run begins anew."""
     config = configured(train={"steps": 2, "save_every": 2, "evaluate_every": 2})
@@ -165,95 +125,6 @@ def test_a_damaged_checkpoint_without_one_before_it(configured, run, tmp_path):
     assert any("step-00000002 is skipped: " in sentence for sentence in told)
     assert "There is no checkpoint that can be read: started anew." in told
     assert not any("before is used" in sentence for sentence in told)
-
-
-def test_early_stopping_is_told(configured, run):
-    """At a rate of nearly nothing no evaluation is better than the first."""
-    told = []
-    config = configured(
-        train={"steps": 9, "lr": 1e-12, "evaluate_every": 1, "patience": 2, "save_every": 9}
-    )
-    results = run(config, say=told.append)
-    assert results.cost.steps == 3
-    assert told[-1] == (
-        "Stopped early, after step 3: no score was better than that at step 1 for 2 evaluations."
-    )
-
-
-def test_ctrl_c_saves_and_prints_how_to_go_on(written, tmp_path, command, capsys):
-    """A real signal, in the middle of a step; the run then goes on bit for bit."""
-    file = written(train={"steps": 60, "save_every": 5, "evaluate_every": 60})
-    arguments = ["train", file, "--out", tmp_path / "run"]
-    running = command(*arguments)
-    until(lambda: list(tmp_path.glob("run/checkpoints/step-*5")) or running.poll() is not None)
-    running.send_signal(signal.SIGINT)
-    out, _ = running.done(130)
-    last = out.strip().splitlines()[-1]
-    step = int(sorted(tmp_path.glob("run/checkpoints/step-*"))[-1].name.removeprefix("step-"))
-    assert 5 <= step < 60
-    assert last.startswith(f"Saved at step {step}. Go on with: gradaccord train {file} --out ")
-    assert last.endswith(" --resume")
-    said(capsys, *arguments, "--resume", code=0)
-    said(capsys, "train", file, "--out", tmp_path / "whole", code=0)
-    assert same(weights(tmp_path / "run"), weights(tmp_path / "whole"))
-
-
-def test_ctrl_c_again_while_it_saves_changes_nothing(configured, run, tmp_path, monkeypatch):
-    """Real signals: one within a step, and one at every file that is written after it."""
-    config = configured(train={"steps": 6, "save_every": 6, "evaluate_every": 6})
-    write = torch.save
-
-    def written_in_a_hurry(*arguments, **options):
-        signal.raise_signal(signal.SIGINT)
-        write(*arguments, **options)
-
-    def press(progress):
-        if progress.step == 3:
-            monkeypatch.setattr(torch, "save", written_in_a_hurry)
-            signal.raise_signal(signal.SIGINT)
-
-    with pytest.raises(Interrupted, match=r"Saved at step 3\."):
-        run(config, show=press)
-    monkeypatch.undo()
-    assert [p.name for p in (tmp_path / "run" / "checkpoints").iterdir()] == ["step-00000003"]
-    run(config, resume=True)
-    run(config, "whole")
-    assert same(weights(tmp_path / "run"), weights(tmp_path / "whole"))
-
-
-def test_sigterm_saves_after_the_step_as_ctrl_c_does(configured, run, tmp_path):
-    config = configured(train={"steps": 6, "save_every": 6, "evaluate_every": 6})
-
-    def end(progress):
-        if progress.step == 3:
-            signal.raise_signal(signal.SIGTERM)
-
-    with pytest.raises(Interrupted, match=r"Saved at step 3\."):
-        run(config, show=end)
-    run(config, resume=True)
-    run(config, "whole")
-    assert same(weights(tmp_path / "run"), weights(tmp_path / "whole"))
-
-
-def test_a_second_ctrl_c_within_a_step_stops_at_once_at_the_last_checkpoint(
-    configured, run, tmp_path, monkeypatch
-):
-    config = configured(train={"steps": 6, "save_every": 2, "evaluate_every": 6})
-    forward = MultiTaskModel.forward
-
-    def pressed_twice(self, task, batch):
-        if self.training and list((tmp_path / "run" / "checkpoints").glob("step-*2")):
-            signal.raise_signal(signal.SIGINT)
-            signal.raise_signal(signal.SIGINT)
-        return forward(self, task, batch)
-
-    monkeypatch.setattr(MultiTaskModel, "forward", pressed_twice)
-    with pytest.raises(Interrupted, match="within a step, which is lost; .* is step-00000002"):
-        run(config)
-    monkeypatch.undo()
-    run(config, resume=True)
-    run(config, "whole")
-    assert same(weights(tmp_path / "run"), weights(tmp_path / "whole"))
 
 
 class mounted:  # noqa: N801

@@ -81,7 +81,7 @@ def demo(
             say("1 of 3: three optima on a plane. Who falls into one task's own?", "bold")
             with landscape_screen.progress(console) as show_landscape:
                 plane = landscape(settings, show_landscape)
-            say(plane["findings"][0] + (" That is after a tenth of the steps." if fast else ""))
+            say(plane.findings[0] + (" That is after a tenth of the steps." if fast else ""))
             say(f"2 of 3: names in twelve languages: {plan_of(len(specs), seeds, budget)}.", "bold")
             pretraining = pretraining_screen(console)
             with pretraining.running():

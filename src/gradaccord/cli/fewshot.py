@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -24,160 +27,114 @@ app = typer.Typer(
     no_args_is_help=True,
     help="Learn to learn from few examples: Reptile, MAML and its family, gradient sharing.",
 )
-ALGORITHMS = "maml, fomaml, meta-sgd, maml++, reptile, dotprod-inner, dotprod-outer"
 MISTAKES = (ValueError, OSError, ModuleNotFoundError, FloatingPointError)
+
+
+# The settings that are options, too: their type and help. `FewShotSettings` checks the values.
+OPTIONS: dict[str, tuple[type, str]] = {
+    "data": (
+        str,
+        "glyphs (characters drawn from fonts, no download; the default), omniglot, cub200, "
+        "tiny_imagenet_fewshot, fashion_mnist, or a folder or zip of images: train/, val/, test/ with "
+        "a folder for each class, or class folders alone, which are split 64/16/20.",
+    ),
+    "data_dir": (Path, "Where the named sets are: DIR/omniglot/images_background.zip and so on."),
+    "algorithm": (
+        str,
+        "One of maml, fomaml, meta-sgd, maml++, reptile, dotprod-inner, dotprod-outer. maml "
+        "differentiates through the inner steps; fomaml leaves that out (a third of the time); reptile "
+        "and dotprod need no queries. Default: maml.",
+    ),
+    "share": (
+        bool,
+        "Gradient sharing (Chang & Lipson 2020) on maml, meta-sgd or maml++: tasks of a batch also "
+        "follow a running mean of their gradients. Off unless a preset has it.",
+    ),
+    "preset": (str, "Published hyper-parameters; `gradaccord fewshot presets` lists them."),
+    "ways": (int, "Classes of a task. Default: 5."),
+    "shots": (int, "Labelled examples of each class to adapt to. Default: 1."),
+    "train_shots": (int, "The same in training, if it differs: Reptile takes 10 to 15."),
+    "queries": (int, "Examples of each class to measure the adaptation on, in training. Default: 5."),
+    "tasks": (int, "Tasks a meta-update is averaged over. Default: 4."),
+    "inner_lr": (
+        float,
+        "Step size of adaptation, on a loss that is a MEAN over examples. A rate published for a sum "
+        "over the ways (Finn's 0.4) must be multiplied by the ways (2.0).",
+    ),
+    "inner_steps": (int, "Steps of adaptation in training; time grows in proportion."),
+    "evaluation_steps": (int, "The same in evaluation, if it differs: Reptile takes 50."),
+    "outer_lr": (float, "Rate of the outer optimiser: 0.001 for Adam; Reptile 1."),
+    "network": (str, "Conv-4 as a code base has it: maml, reptile, maml++, or auto (by image size)."),
+    "filters": (int, "Channels of Conv-4: 64 for characters, 32 or 48 for photos."),
+    "size": (int, "Resize the images to this many pixels a side."),
+    "iterations": (int, "Meta-updates. Default: 3000, or no bound if --minutes is given."),
+    "minutes": (
+        float,
+        "Stop after this much training time (validation not counted), for comparisons at equal time. "
+        "Schedules then follow the clock.",
+    ),
+    "clock": (
+        str,
+        "What --minutes measures: wall, or processor, which leaves out what other programs on a busy "
+        "machine take. Default: wall.",
+    ),
+    "validate_every": (int, "Iterations between two validations; each also saves. Default: 100."),
+    "validation_tasks": (int, "Fixed tasks of a validation. Default: 100."),
+    "test_tasks": (int, "Fixed tasks of the final test. Default: 600."),
+    "test_queries": (
+        int,
+        "Queries of each class in validation and test. Default: 5; the interval is over tasks, so that "
+        "more of them hardly narrow it.",
+    ),
+    "transductive": (
+        bool,
+        "Let the queries of a task share batch statistics in evaluation. It makes tasks easier: never "
+        "compare such a number with one obtained without. Default: non-transductive.",
+    ),
+}
+NAMES = {"share": "--share/--no-share", "transductive": "--transductive/--non-transductive"}
+VARIABLES = {"data_dir": "GRADACCORD_DATA"}
+
+
+def settings_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command every option of `OPTIONS`; it is called with those given, as `chosen`."""
+
+    @wraps(command)
+    def called(**given: Any) -> None:
+        chosen = {name: given.pop(name) for name in OPTIONS}
+        command(chosen={n: value for n, value in chosen.items() if value is not None}, **given)
+
+    def option(name: str, kind: type, text: str) -> Parameter:
+        flag = NAMES.get(name, f"--{name.replace('_', '-')}")
+        hint = Annotated[kind | None, typer.Option(flag, help=text, envvar=VARIABLES.get(name))]  # type: ignore[valid-type]
+        return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=hint)
+
+    hints = get_type_hints(command, include_extras=True)
+    own = signature(command).parameters
+    parameters = [
+        *(option(name, kind, text) for name, (kind, text) in OPTIONS.items()),
+        *(
+            own[n].replace(annotation=hints[n], kind=Parameter.KEYWORD_ONLY)
+            for n in own
+            if n != "chosen"
+        ),
+    ]
+    setattr(called, "__signature__", Signature(parameters))  # noqa: B010
+    called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return called
 
 
 @app.command()
 @needs("report")
+@settings_options
 def train(
+    chosen: dict[str, Any],
     overrides: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="KEY=VALUE",
             help="Any setting of settings.json, e.g. inner_lr=0.05 schedule=cosine clip=10; an "
             "option below of the same name is the same setting.",
-        ),
-    ] = None,
-    data: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME|PATH",
-            help="glyphs (characters drawn from fonts, no download; the default), omniglot, "
-            "cub200, tiny_imagenet_fewshot, fashion_mnist, or a folder or zip of images: "
-            "train/, val/, test/ with a folder for each class, or class folders alone, "
-            "which are split 64/16/20.",
-        ),
-    ] = None,
-    data_dir: Annotated[
-        Path | None,
-        typer.Option(
-            envvar="GRADACCORD_DATA",
-            metavar="DIR",
-            help="Where the named sets are: DIR/omniglot/images_background.zip and so on.",
-        ),
-    ] = None,
-    algorithm: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help=f"One of {ALGORITHMS}. maml differentiates through the inner steps; fomaml "
-            "leaves that out (a third of the time); reptile and dotprod need no queries. "
-            "Default: maml.",
-        ),
-    ] = None,
-    share: Annotated[
-        bool | None,
-        typer.Option(
-            "--share/--no-share",
-            help="Gradient sharing (Chang & Lipson 2020) on maml, meta-sgd or maml++: tasks of a "
-            "batch also follow a running mean of their gradients. Off unless a preset has "
-            "it.",
-        ),
-    ] = None,
-    preset: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Published hyper-parameters; `gradaccord fewshot presets` lists them."
-        ),
-    ] = None,
-    ways: Annotated[int | None, typer.Option(min=2, help="Classes of a task. Default: 5.")] = None,
-    shots: Annotated[
-        int | None, typer.Option(min=1, help="Labelled examples of each class to adapt to. Default: 1.")
-    ] = None,
-    train_shots: Annotated[
-        int | None,
-        typer.Option(min=1, help="The same in training, if it differs: Reptile takes 10 to 15."),
-    ] = None,
-    queries: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Examples of each class that the adaptation is measured on, in training. Default: 5.",
-        ),
-    ] = None,
-    tasks: Annotated[
-        int | None, typer.Option(min=1, help="Tasks a meta-update is averaged over. Default: 4.")
-    ] = None,
-    inner_lr: Annotated[
-        float | None,
-        typer.Option(
-            metavar="RATE",
-            help="Step size of adaptation, on a loss that is a MEAN over examples. A rate "
-            "published for a sum over the ways (Finn's 0.4) must be multiplied by the ways "
-            "(2.0).",
-        ),
-    ] = None,
-    inner_steps: Annotated[
-        int | None,
-        typer.Option(min=1, help="Steps of adaptation in training; time grows in proportion."),
-    ] = None,
-    evaluation_steps: Annotated[
-        int | None,
-        typer.Option(min=0, help="The same in evaluation, if it differs: Reptile takes 50."),
-    ] = None,
-    outer_lr: Annotated[
-        float | None,
-        typer.Option(metavar="RATE", help="Rate of the outer optimiser: 0.001 for Adam; Reptile 1."),
-    ] = None,
-    network: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Conv-4 as a code base has it: maml, reptile, maml++, or auto (by image size).",
-        ),
-    ] = None,
-    filters: Annotated[
-        int | None,
-        typer.Option(min=1, help="Channels of Conv-4: 64 for characters, 32 or 48 for photos."),
-    ] = None,
-    size: Annotated[
-        int | None, typer.Option(min=16, help="Resize the images to this many pixels a side.")
-    ] = None,
-    iterations: Annotated[
-        int | None,
-        typer.Option(min=1, help="Meta-updates. Default: 3000, or no bound if --minutes is given."),
-    ] = None,
-    minutes: Annotated[
-        float | None,
-        typer.Option(
-            help="Stop after this much training time (validation not counted), for comparisons "
-            "at equal time. Schedules then follow the clock.",
-        ),
-    ] = None,
-    clock: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="What --minutes measures: wall, or processor, which leaves out what other "
-            "programs on a busy machine take. Default: wall.",
-        ),
-    ] = None,
-    validate_every: Annotated[
-        int | None,
-        typer.Option(min=1, help="Iterations between two validations; each also saves. Default: 100."),
-    ] = None,
-    validation_tasks: Annotated[
-        int | None, typer.Option(min=1, help="Fixed tasks of a validation. Default: 100.")
-    ] = None,
-    test_tasks: Annotated[
-        int | None, typer.Option(min=1, help="Fixed tasks of the final test. Default: 600.")
-    ] = None,
-    test_queries: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Queries of each class in validation and test. Default: 5; the interval is over "
-            "tasks, so that more of them hardly narrow it.",
-        ),
-    ] = None,
-    transductive: Annotated[
-        bool | None,
-        typer.Option(
-            "--transductive/--non-transductive",
-            help="Let the queries of a task share batch statistics in evaluation. It makes tasks "
-            "easier: never compare such a number with one obtained without. Default: "
-            "non-transductive.",
         ),
     ] = None,
     seeds: Annotated[
@@ -220,22 +177,13 @@ def train(
 
     console = Console()
     with user_mistakes(*MISTAKES):
-        chosen: dict[str, Any] = {
-            "data": data, "data_dir": str(data_dir) if data_dir else None, "size": size,
-            "algorithm": algorithm, "preset": preset, "share": share, "ways": ways, "shots": shots,
-            "train_shots": train_shots, "queries": queries, "tasks": tasks, "inner_lr": inner_lr,
-            "inner_steps": inner_steps, "evaluation_steps": evaluation_steps, "outer_lr": outer_lr,
-            "network": network, "filters": filters, "clock": clock, "iterations": iterations,
-            "minutes": minutes, "validate_every": validate_every, "validation_tasks": validation_tasks,
-            "test_tasks": test_tasks, "test_queries": test_queries, "transductive": transductive,
-        }  # fmt: skip
-        chosen = {name: value for name, value in chosen.items() if value is not None}
+        data_dir = chosen.get("data_dir")
         if resume is None:
             settings, folder = _new_run(chosen, overrides or [], out)
         else:
             settings, folder, seeds = _old_run(resume, chosen, overrides or [], out, seeds)
         from gradaccord.cli.fewshot_screen import introduction
-        from gradaccord.data.images.class_splits import load  # torch: a wrong option need not wait
+        from gradaccord.data.images.class_splits import load
 
         splits = load(settings.data, data_dir or settings.data_dir, size=settings.size)
     with user_mistakes(*MISTAKES), locked(folder), Interrupts() as interrupts:
@@ -261,6 +209,7 @@ def _new_run(
     """Settings and folder of a new run; a folder that holds one already is refused."""
     from gradaccord.meta.settings import parse_overrides, settings_for
 
+    chosen = {name: str(value) if name == "data_dir" else value for name, value in chosen.items()}
     settings = settings_for(**(chosen | parse_overrides(overrides)))
     folder = out or Path("runs/fewshot") / settings.name
     if any(folder.glob("seed-*/check*")):  # checkpoints/, or checkpoint.pt of release 0.1

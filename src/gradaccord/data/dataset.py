@@ -30,7 +30,7 @@ class Dataset:
     labels: tuple[str, ...] = ()
     language: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)  # of the task, which this set needs
-    notes: Mapping[str, int] = field(default_factory=dict)  # what was mended or left out, how often
+    notes: Mapping[str, int] = field(default_factory=dict)  # what was repaired or left out, how often
 
     def split(self, name: str) -> Sequence[Any]:
         """One split; one that does not exist is an error that names those that do."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+
+from gradaccord.runs.files import read_tensors, write_tensors
 
 if TYPE_CHECKING:
     from transformers import Trainer as _Trainer
@@ -94,14 +95,8 @@ def save_method(folder: str | Path, method: Any, regularizer: Any, layout: dict[
         # Phi is what the model's own file holds: the inner weights are kept in its place.
         state["inner"] = {n: method.parameters[n].detach().clone() for n in state["method"]["phi"]}
         state["method"]["phi"] = {}
-    path = Path(folder) / NAME
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_suffix(".tmp")
-    with beside.open("wb") as file:
-        torch.save(state, file)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    write_tensors(Path(folder) / NAME, state)
 
 
 def load_method(folder: str | Path, method: Any, regularizer: Any, layout: dict[str, Any]) -> None:
@@ -112,7 +107,7 @@ def load_method(folder: str | Path, method: Any, regularizer: Any, layout: dict[
             f"The checkpoint {folder} has no {NAME}: it was saved by another trainer or with "
             "save_only_model. Load the model from it, and train without resume_from_checkpoint."
         )
-    state = torch.load(path, map_location="cpu", weights_only=True)
+    state = read_tensors(path)
     for field, here in layout.items():
         if state["plan"].get(field) != here:
             raise ValueError(

@@ -69,7 +69,7 @@ def evaluate(
 ) -> Evaluation:
     """Adapt to each task and predict its queries; nothing of the learner changes.
 
-    tasks: `FixedTasks`, or any batches of tasks. steps: inner steps; as in training unless told, more
+    tasks: `FixedTasks`, or any batches of tasks. steps: inner steps; as in training by default, more
     are allowed. transductive: predict all queries of a task together, so that batch statistics come
     from them too; off unless you ask, because it makes tasks easier and is no fair number beside one
     that does without. loss: measure this (e.g. mse_loss for regression) and not the accuracy.

@@ -43,7 +43,7 @@ MOST_FAILURES = 20  # iterations in a row without a finite gradient
 
 @dataclass
 class RunProgress:
-    """How far a run is, for whoever shows it."""
+    """How far a run is, for progress displays."""
 
     iteration: int
     iterations: int | None
@@ -80,7 +80,7 @@ class Run:
     With `minutes` the outer rate of a schedule follows the clock, and so does the end of the run:
     such a run is resumed where it stopped, but no two are bit-equal.
 
-    say: told which damaged checkpoints were skipped; a warning unless given.
+    say: called with a sentence for each damaged checkpoint that is skipped; warns by default.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Run:
         self._failures = 0
         self._saved = time.monotonic()
         self._log: Log | None = None
-        self._loaded: tuple[str, ...] = ()  # the checkpoints that there were when the state was read
+        self._loaded: tuple[str, ...] = ()  # checkpoints present when the state was read
         self._log_size = 0
         self._resume()
 

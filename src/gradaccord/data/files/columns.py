@@ -10,7 +10,7 @@ from typing import Any
 
 from gradaccord.core.did_you_mean import nearest
 from gradaccord.data.examples import EXAMPLES, Answer, Example
-from gradaccord.data.files.conll import MENDED, impossible
+from gradaccord.data.files.conll import checked
 from gradaccord.data.files.labels import Classes, value
 from gradaccord.data.files.layouts import Wanted
 from gradaccord.data.files.squad import check_answer
@@ -212,25 +212,10 @@ class Cells:
 
     def tags(self, words: Sequence[str]) -> tuple[str, ...]:
         """IOB2 tags of the words; empty: not labelled."""
-        tags, labels = self.texts("tags"), self.reader.labels
+        tags = self.texts("tags")
         if tags and len(tags) != len(words):
             raise ValueError(f"{self.where}: {len(words)} words and {len(tags)} tags.")
-        checked: list[str] = []
-        for tag in tags:
-            previous = checked[-1] if checked else "O"
-            begin, _, kind = tag.partition("-")
-            if tag != "O" and (begin not in ("B", "I") or kind not in labels):
-                raise ValueError(
-                    f"{self.where}: the tag {tag!r} is not O, or B- or I- with one of "
-                    f"{', '.join(labels)}."
-                )
-            if begin == "I" and previous[1:] != tag[1:]:
-                if self.wanted.iob == "strict":
-                    raise ValueError(impossible(tag, previous, self.file, self.line))
-                tag = f"B{tag[1:]}"
-                self.wanted.note(MENDED)
-            checked.append(tag)
-        return tuple(checked)
+        return tuple(checked(tags, self.reader.labels, self.wanted, lambda _: self.where))
 
 
 def no_labels(kind: str) -> str:

@@ -17,7 +17,7 @@ Iob = Literal["repair", "strict"]
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a reader is asked for, and where it counts what it mended or left out."""
+    """What a reader is asked for, and where it counts what it repaired or left out."""
 
     split: str
     language: str

@@ -73,7 +73,7 @@ def load(name: str, folder: str | Path) -> Dataset:
         )
     folder = Path(folder)
     if not folder.exists():
-        raise ValueError(f"{folder} does not exist: give the folder that {name} lies in.")
+        raise ValueError(f"{folder} does not exist: give the folder that holds {name}.")
     named = [path for path in _folders(folder, name) if any(_counted(name, path))]
     splits, labels = read(named[0] if named else folder)
     return as_dataset(name, splits, labels)

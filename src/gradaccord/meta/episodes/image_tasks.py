@@ -182,7 +182,7 @@ class Episodes(Iterator[TaskBatch]):
 
 
 class FixedTasks:
-    """A fixed number of tasks, the same whenever they are gone through: for validation and test.
+    """A fixed number of tasks, the same at every iteration: for validation and test.
 
     count: of tasks (600 in the literature). seed: which tasks; the same seed and data give the same on
     every machine with this torch. batch: tasks per TaskBatch. rank, world_size: each process goes

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from gradaccord.core.bank import compact, deliver, put, take
-from gradaccord.core.checks import one_of
+from gradaccord.core.checks import one_of, whole_number
 from gradaccord.core.losses import Losses, LossFn, OwnBatches, read_losses
 from gradaccord.core.method import Method
 from gradaccord.core.parameters import Model
@@ -92,10 +92,8 @@ class PairedSum(Method):
         engine: Any = None,
         seed: int = 0,
     ) -> None:
-        if isinstance(every, bool) or not isinstance(every, int) or every < 2:
-            raise ValueError(f"`every` is {every!r}: a pair takes at least 2 batches.")
         one_of("reduction", reduction, ("sum", "mean"))
-        self.every = every
+        self.every = whole_number("every", every, least=2)
         self.reduction = reduction
         self.task_gradients = TaskGradients(model, engine)
         self.parameters = self.task_gradients.parameters

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from gradaccord.compare.statistics import Mean
 from gradaccord.report.extra_sections import Extras, ExtraSection, ExtraTable, Picture
@@ -13,10 +12,11 @@ from gradaccord.showcase.demo import glyphs as characters
 from gradaccord.showcase.demo import plane as planes
 from gradaccord.showcase.demo.glyphs import Glyphs
 from gradaccord.showcase.demo.names import Names
+from gradaccord.showcase.demo.plane import Plane
 
 
 def write_page(
-    folder: Path, plane: Mapping[str, Any], names: Names, glyphs: Glyphs, findings: Sequence[str]
+    folder: Path, plane: Plane, names: Names, glyphs: Glyphs, findings: Sequence[str]
 ) -> Path:
     """Write the demo's own sections and the report that shows them."""
     sections = [_names(names), _plane(plane), _glyphs(glyphs)]
@@ -60,10 +60,10 @@ def _cell(mean: Mean) -> tuple[str, float] | str:
     return (str(mean), mean.mean) if mean.count else "–"
 
 
-def _plane(plane: Mapping[str, Any]) -> ExtraSection:
+def _plane(plane: Plane) -> ExtraSection:
     return ExtraSection(
         title="Three optima on a plane",
-        sentences=plane["findings"],
+        sentences=plane.findings,
         pictures=[
             Picture(
                 id="landscape",

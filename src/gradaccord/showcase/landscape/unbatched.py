@@ -1,4 +1,4 @@
-"""Methods that draw nothing at random, run as a user of the library runs them."""
+"""Methods that draw nothing at random: few runs, done by the classes as a user would."""
 
 from __future__ import annotations
 

@@ -1,0 +1,48 @@
+"""Ctrl-C and SIGTERM are noted, a second Ctrl-C stops at once, and handlers are put back."""
+
+import os
+import signal
+
+import pytest
+
+from gradaccord.runs.interrupts import PARENT, Interrupts
+
+
+class OneProcess:
+    num_processes = 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_is_noted_and_the_handler_is_put_back(number):
+    before = signal.getsignal(number)
+    with Interrupts() as interrupts:
+        assert not interrupts.agreed(OneProcess())
+        signal.raise_signal(number)
+        assert interrupts.agreed(OneProcess())
+    assert signal.getsignal(number) == before
+
+
+def test_a_second_ctrl_c_stops_at_once_unless_something_is_being_saved():
+    with Interrupts() as interrupts:
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        interrupts.saving = True
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_an_ignored_signal_stays_ignored(monkeypatch):
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        with Interrupts() as interrupts:
+            signal.raise_signal(signal.SIGTERM)
+            assert not interrupts.noted
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_the_end_of_the_parent_counts(monkeypatch):
+    monkeypatch.setenv(PARENT, str(os.getppid()))
+    assert not Interrupts().agreed(OneProcess())
+    monkeypatch.setenv(PARENT, "0")
+    assert Interrupts().agreed(OneProcess())

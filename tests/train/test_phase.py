@@ -1,0 +1,31 @@
+"""A warm start trains its task first; budgets are what they say."""
+
+from train_toy import same, weights
+
+from gradaccord.runs.log import read_log
+
+
+def test_a_warm_start_trains_its_task_alone_first(configured, run, tmp_path):
+    run(configured(train={"steps": 4, "warm_start": {"task": "film", "epochs": 1}}))
+    records = [r for r in read_log(tmp_path / "run" / "log.jsonl") if r["event"] == "step"]
+    warm = [r for r in records if r["phase"] == "warm start"]
+    assert len(warm) == 8  # 64 examples in batches of 8
+    assert all(list(r["loss"]) == ["film"] for r in warm)
+    assert all(len(r["loss"]) == 3 for r in records[8:])
+
+
+def test_a_warm_start_resumes_bit_equal(configured, run, tmp_path, interrupted):
+    config = configured(train={"steps": 6, "warm_start": {"task": "film", "epochs": 1}})
+    run(config, "whole")
+    interrupted(config, "broken", after=5)
+    run(config, "broken", resume=True)
+    assert same(weights(tmp_path / "whole"), weights(tmp_path / "broken"))
+
+
+def test_budgets_are_what_they_say(configured, run):
+    by_gradients = {"steps": None, "gradients": 30}
+    assert run(configured(train=by_gradients), "sum").cost.steps == 10  # three tasks a step
+    pairs = configured(train=by_gradients, method={"name": "dotprod", "mode": "difference"})
+    assert run(pairs, "dotprod").cost.steps == 10  # 2 batches at 1.5 gradients
+    epochs = configured(train={"steps": None, "epochs": 1})
+    assert run(epochs, "epochs").cost.steps == 8  # 24 batches, three a step
