@@ -1,4 +1,4 @@
-"""What a comparison or a sweep shows on a terminal while its runs go on."""
+"""What a comparison or a sweep shows on a terminal while its runs are going."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class Screen(screen.Screen[Progress]):
     def __init__(self, console: Console) -> None:
         super().__init__(console, _picture, _line, refresh=1.0, line_every=15.0)
         self._last = -math.inf  # the first line comes at once
-        self._told: set[int] = set()
+        self._reported: set[int] = set()
 
     def show(self, progress: Progress) -> None:
         """Draw, if it is time to; a run that died is reported at once."""
         for run in progress.runs:
-            if run.failure is not None and id(run) not in self._told:
-                self._told.add(id(run))
+            if run.failure is not None and id(run) not in self._reported:
+                self._reported.add(id(run))
                 self.say(f"{run.spec}, seed {run.seed}, {run.failure}")
         super().show(progress)
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gradaccord.cli.errors import user_mistakes
 from gradaccord.core.did_you_mean import nearest
 from gradaccord.recipes import recipe_texts
-from gradaccord.tasks.registry import KINDS
-from gradaccord.tasks.task import StartingFile
+
+if TYPE_CHECKING:
+    from gradaccord.tasks.task import StartingFile
 
 _TEMPLATE = """\
 # gradaccord train {out} | gradaccord compare {out} --methods pcgrad,gradvac --seeds 3
@@ -59,6 +60,7 @@ def init(
 
 def starting_file(kind_or_recipe: str, out: str) -> str:
     """The text of a file to start from."""
+    from gradaccord.tasks.registry import KINDS
 
     recipes = recipe_texts()
     if kind_or_recipe in recipes:

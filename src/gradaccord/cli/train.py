@@ -66,7 +66,9 @@ def train(
             screen.say(f"{stopped} Go on with: {_again()}")
             raise typer.Exit(INTERRUPTED) from None
         except KeyboardInterrupt:
-            screen.say("Interrupted before the first step or after the last one; --resume goes on.")
+            screen.say(
+                "Interrupted before the first step or after the last one; continue with --resume."
+            )
             raise typer.Exit(INTERRUPTED) from None
         except (TrainingError, CheckpointError) as error:
             print(f"gradaccord: {error}", file=sys.stderr)
