@@ -67,10 +67,10 @@ def overlaps(
     train: Iterable[tuple[str, Sequence[Any]]], evaluation: Iterable[tuple[str, Sequence[Any]]]
 ) -> Iterator[Overlap]:
     """Those that are not empty, of every training set with every evaluation set, each read once."""
-    judged = [(name, _Known.of(examples)) for name, examples in evaluation]
+    others = [(name, _Known.of(examples)) for name, examples in evaluation]
     for name, examples in train:
         there = _Known.of(examples)
-        for other, here in judged:
+        for other, here in others:
             found = _compare(name, there, other, here)
             if found:
                 yield found

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, fields
-from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, get_type_hints
+
+from gradaccord.core.did_you_mean import closest
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -118,10 +119,10 @@ def _checked(kind: type[Task[Any]], name: str, value: Any) -> Any:
         words = [word for one in error.errors(include_url=False) for word in _words(one)]
     if wanted.core_schema["type"] == "nullable":
         words.append("null")
-    close = get_close_matches(str(value), [word.strip("'") for word in words if "'" in word], 1, 0.6)
+    close = closest(str(value), [word.strip("'") for word in words if "'" in word], 0.6)
     several = " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
     if close:
-        raise ValueError(f"`{name}` is {value!r}: did you mean {close[0]!r}? (It may be {several}.)")
+        raise ValueError(f"`{name}` is {value!r}: did you mean {close!r}? (It may be {several}.)")
     raise ValueError(f"`{name}` is {value!r}: it must be {several}.")
 
 
@@ -144,6 +145,6 @@ def _words(error: Mapping[str, Any]) -> list[str]:
 
 def _instead(name: str, known: Iterable[str]) -> str:
     names = list(known)
-    close = get_close_matches(name, names, 1, 0.6)
+    close = closest(name, names, 0.6)
     listed = ", ".join(names)
-    return f": did you mean {close[0]!r}? (There are {listed}.)" if close else f": use one of {listed}."
+    return f": did you mean {close!r}? (There are {listed}.)" if close else f": use one of {listed}."

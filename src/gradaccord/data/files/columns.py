@@ -6,14 +6,15 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
+from gradaccord.core.did_you_mean import nearest
 from gradaccord.data.examples import EXAMPLES, Answer, Example
-from gradaccord.data.files.conll import MENDED, impossible
+from gradaccord.data.files.conll import checked
 from gradaccord.data.files.labels import Classes, value
 from gradaccord.data.files.layouts import Wanted
 from gradaccord.data.files.squad import check_answer
+from gradaccord.data.files.tables import Row
 from gradaccord.data.files.text_files import File, at
 
 Columns = Mapping[str, str | Sequence[str]]
@@ -53,8 +54,7 @@ class Reader:
 
     def __post_init__(self) -> None:
         if self.kind not in EXAMPLES:
-            near = get_close_matches(self.kind, EXAMPLES, n=1, cutoff=0.4)
-            hint = f"did you mean {near[0]!r}?" if near else f"use one of {', '.join(EXAMPLES)}."
+            hint = nearest(self.kind, EXAMPLES, "use one of")
             raise ValueError(f"`kind` is {self.kind!r}, which rows cannot be read as: {hint}")
         if self.labels and not self.has_names:
             raise ValueError(no_labels(self.kind))
@@ -107,6 +107,13 @@ class Reader:
                     )
         return found
 
+    def examples(self, rows: Sequence[Row], file: File, wanted: Wanted) -> list[Any]:
+        """The examples of one file's rows."""
+        if not rows:
+            raise ValueError(f"{file} holds no row.")
+        places = self.places([*rows[0][1]], at(file, 1), wanted.split)
+        return [self.example(row, places, file, line, wanted) for line, row in rows]
+
     def example(
         self,
         row: Mapping[str, Any],
@@ -139,7 +146,8 @@ class Cells:
     @property
     def id(self) -> str:
         """The row's own, or the split and the line."""
-        return str(self.values.get("id") or f"{self.wanted.split}-{self.line}")
+        given = self.values.get("id")
+        return f"{self.wanted.split}-{self.line}" if given in (None, "") else str(given)
 
     @property
     def language(self) -> str:
@@ -204,25 +212,10 @@ class Cells:
 
     def tags(self, words: Sequence[str]) -> tuple[str, ...]:
         """IOB2 tags of the words; empty: not labelled."""
-        tags, labels = self.texts("tags"), self.reader.labels
+        tags = self.texts("tags")
         if tags and len(tags) != len(words):
             raise ValueError(f"{self.where}: {len(words)} words and {len(tags)} tags.")
-        checked: list[str] = []
-        for tag in tags:
-            previous = checked[-1] if checked else "O"
-            begin, _, kind = tag.partition("-")
-            if tag != "O" and (begin not in ("B", "I") or kind not in labels):
-                raise ValueError(
-                    f"{self.where}: the tag {tag!r} is not O, or B- or I- with one of "
-                    f"{', '.join(labels)}."
-                )
-            if begin == "I" and previous[1:] != tag[1:]:
-                if self.wanted.iob == "strict":
-                    raise ValueError(impossible(tag, previous, self.file, self.line))
-                tag = f"B{tag[1:]}"
-                self.wanted.note(MENDED)
-            checked.append(tag)
-        return tuple(checked)
+        return tuple(checked(tags, self.reader.labels, self.wanted, lambda _: self.where))
 
 
 def no_labels(kind: str) -> str:

@@ -8,8 +8,9 @@ and conlleval count them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache, partial
 
 from gradaccord.data.examples import Tagged
 from gradaccord.data.files.layouts import Wanted
@@ -17,7 +18,7 @@ from gradaccord.data.files.text_files import File, at
 
 _BLANK = re.compile(r"\n(?:[ \t\r]*\n)+")
 _BLANK_BYTES = re.compile(rb"\n(?:[ \t\r]*\n)+")
-MENDED = "tags I- that began an entity read as B-"
+REPAIRED = "tags I- that began an entity read as B-"
 Sentence = tuple[list[str], list[str]]  # words and tags
 Rows = list[tuple[int, list[str]]]  # of one sentence: line number and cells
 
@@ -68,18 +69,20 @@ class Conll:
             words, tags = cells[::2], cells[1::2]
             if len(cells) != 2 * (block.count("\n") + 1) or not known.issuperset(tags) or "" in words:
                 return None
-            if inside in block and not _possible(tags):
-                if wanted.iob == "strict":
-                    return None
-                tags = _mended(tags, wanted)
+            if inside in block:
+                repaired, count = repair(tags)
+                if count and wanted.iob == "strict":
+                    return None  # the other reader knows the line
+                wanted.note(REPAIRED, count)
+                tags = repaired
             found.append((words, tags))
         return found
 
     def _irregular(self, text: str, file: File, wanted: Wanted) -> Iterator[Sentence]:
         wanted.notes.clear()  # of the attempt before
-        known = _tags_of(wanted.labels)
         for rows in self._sentences(text.split("\n"), file):
-            tags = list(self._tags(rows, file, wanted, known))
+            tags = [self._named(cells[self.tag]) for _, cells in rows]
+            tags = checked(tags, wanted.labels, wanted, partial(_where, file, rows))
             yield [cells[self.word] for _, cells in rows], tags
 
     def sentences(self, file: File) -> Iterator[Rows]:
@@ -127,23 +130,6 @@ class Conll:
         if rows:
             yield rows
 
-    def _tags(self, rows: Rows, file: File, wanted: Wanted, known: set[str]) -> Iterator[str]:
-        previous = "O"
-        for number, cells in rows:
-            tag = self._named(cells[self.tag])
-            if tag not in known:
-                raise ValueError(
-                    f"{at(file, number)}: the tag {cells[self.tag]!r} is not O, or B- or I- with one "
-                    f"of {', '.join(wanted.labels)}."
-                )
-            if tag[0] == "I" and previous[1:] != tag[1:]:
-                if wanted.iob == "strict":
-                    raise ValueError(impossible(tag, previous, file, number))
-                tag = f"B{tag[1:]}"
-                wanted.note(MENDED)
-            yield tag
-            previous = tag
-
     def _named(self, tag: str) -> str:
         if tag == "O":
             return tag
@@ -154,45 +140,58 @@ class Conll:
         return "O" if kind == "O" else f"{begin}-{kind}"
 
 
+def _where(file: File, rows: Rows, place: int) -> str:
+    return at(file, rows[place][0])
+
+
 def types_in(file: File, reader: Conll) -> set[str]:
     """The entity types that occur in a file."""
     tags = {cells[reader.tag] for rows in reader.sentences(file) for _, cells in rows}
     return {tag[2:] for tag in tags if len(tag) > 2 and tag[1] == "-"}
 
 
-def impossible(tag: str, previous: str, file: File | str, line: int) -> str:
-    """What is wrong with an I- tag that continues nothing."""
-    return (
-        f"{at(file, line)}: the tag {tag!r} cannot follow {previous!r}: an entity begins with "
-        f'B-{tag[2:]}; iob="repair" reads it so.'
-    )
+def checked(
+    tags: Sequence[str], types: tuple[str, ...], wanted: Wanted, where: Callable[[int], str]
+) -> list[str]:
+    """IOB2 tags of known types, repaired and counted; an error if `wanted` is strict.
+
+    where: how an error begins, by the number of the tag.
+    """
+    for place, tag in enumerate(tags):
+        if tag not in _tags_of(types):
+            raise ValueError(
+                f"{where(place)}: the tag {tag!r} is not O, or B- or I- with one of {', '.join(types)}."
+            )
+    repaired, count = repair(tags)
+    if count and wanted.iob == "strict":
+        place = next(i for i, (new, old) in enumerate(zip(repaired, tags, strict=True)) if new != old)
+        previous = tags[place - 1] if place else "O"
+        raise ValueError(
+            f"{where(place)}: the tag {tags[place]!r} cannot follow {previous!r}: an entity begins "
+            f'with {repaired[place]}; iob="repair" reads it so.'
+        )
+    wanted.note(REPAIRED, count)
+    return repaired
+
+
+def repair(tags: Sequence[str]) -> tuple[list[str], int]:
+    """The tags with every I- that continues nothing as B-, and how many there were."""
+    repaired, count, previous = [], 0, "O"
+    for tag in tags:
+        if tag[0] == "I" and previous[1:] != tag[1:]:
+            tag = f"B{tag[1:]}"
+            count += 1
+        repaired.append(tag)
+        previous = tag
+    return repaired, count
 
 
 PLAIN = Conll()
 
 
-def _tags_of(types: Iterable[str]) -> set[str]:
-    return {f"{begin}-{kind}" for kind in types for begin in "BI"} | {"O"}
-
-
-def _possible(tags: list[str]) -> bool:
-    previous = "O"
-    for tag in tags:
-        if tag[0] == "I" and previous[1:] != tag[1:]:
-            return False
-        previous = tag
-    return True
-
-
-def _mended(tags: list[str], wanted: Wanted) -> list[str]:
-    mended, previous = [], "O"
-    for tag in tags:
-        if tag[0] == "I" and previous[1:] != tag[1:]:
-            tag = f"B{tag[1:]}"
-            wanted.note(MENDED)
-        mended.append(tag)
-        previous = tag
-    return mended
+@lru_cache(maxsize=16)
+def _tags_of(types: tuple[str, ...]) -> frozenset[str]:
+    return frozenset({f"{begin}-{kind}" for kind in types for begin in "BI"} | {"O"})
 
 
 def count_sentences(file: File, wanted: Wanted) -> int:

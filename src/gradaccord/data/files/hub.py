@@ -13,11 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gradaccord.data.dataset import ORDER, SPLITS, Dataset
+from gradaccord.data.dataset import SPLITS, Dataset, chosen_splits
 from gradaccord.data.examples import EXAMPLES
 from gradaccord.data.files.columns import Columns, Reader
-from gradaccord.data.files.layouts import Iob, Wanted, with_own_ids
-from gradaccord.data.files.own_files import examples, options_of, with_labels
+from gradaccord.data.files.layouts import Iob
+from gradaccord.data.files.own_files import dataset_of
 from gradaccord.data.files.tables import Row
 from gradaccord.data.files.text_files import File
 
@@ -43,23 +43,15 @@ def load(
     found = {_split(name): part for name, part in parts.items() if _split(name)}
     if not found:
         raise ValueError(f"{path} has no train, dev or test split, but {', '.join(parts)}.")
-    chosen = [*found] if splits is None else [splits] if isinstance(splits, str) else [*splits]
-    for split in chosen:
-        if split not in found:
-            raise ValueError(f"`{path}` has no split {split!r}: it has {', '.join(found)}.")
+    chosen = chosen_splits(splits, found, str(path))
     features = found[chosen[0]].features
     kind = kind or _kind(features, str(path))
     reader = Reader(kind, columns or {}, tuple(labels or ()))
     if not labels:
         reader = replace(reader, labels=_labels(reader, features))
     file = File(Path(str(path)))
-    rows = {split: _rows(found[split]) for split in chosen}
-    reader = with_labels(reader, ((split, file, rows[split]) for split in chosen))
-    wanted = {split: Wanted(split, language, reader.labels, iob) for split in chosen}
-    made = {split: with_own_ids(examples(reader, rows[split], file, wanted[split])) for split in chosen}
-    notes = {what: times for each in wanted.values() for what, times in each.notes.items()}
-    ordered = {split: made[split] for split in ORDER if split in made}
-    return Dataset(str(path), kind, ordered, reader.labels, language, options_of(reader, made), notes)
+    rows = {split: [(file, _rows(found[split]))] for split in chosen}
+    return dataset_of(str(path), reader, rows, language, iob)
 
 
 def _open(path: str, cache: str | Path | None) -> Mapping[str, Any]:

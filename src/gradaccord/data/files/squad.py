@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from gradaccord.data.examples import Question
 from gradaccord.data.files.layouts import Wanted
 from gradaccord.data.files.text_files import File
 
+T = TypeVar("T")
+WORDS: dict[type, str] = {str: "a text", int: "a whole number", list: "a list"}
 # Inside a JSON string the closing quote would have a backslash before it, so this finds keys alone.
 _QUESTION = re.compile(rb'"question"\s*:')
 
@@ -39,31 +41,22 @@ def count(file: File, wanted: Wanted) -> int:
 
 
 def _questions(file: File, wanted: Wanted) -> Iterator[tuple[str, Question]]:
-    content = file.json()
-    for article in _list(content, "data", file, "the file"):
-        for paragraph in _list(article, "paragraphs", file, "an article"):
-            context = _text(paragraph, "context", file, "a paragraph")
-            for asked in _list(paragraph, "qas", file, "a paragraph"):
-                id = str(_member(asked, "id", file, "a question"))
+    for article in _member(file.json(), "data", list, file, "the file"):
+        for paragraph in _member(article, "paragraphs", list, file, "an article"):
+            context = _member(paragraph, "context", str, file, "a paragraph")
+            for asked in _member(paragraph, "qas", list, file, "a paragraph"):
+                id = str(_member(asked, "id", object, file, "a question"))
+                where = f"question {id!r}"
+                question = _member(asked, "question", str, file, where).strip()
                 answers = [] if asked.get("is_impossible") else asked.get("answers") or []
-                if answers and not any(_text(a, "text", file, f"question {id!r}") for a in answers):
+                texts = tuple(_member(a, "text", str, file, where) for a in answers)
+                if texts and not any(texts):
                     wanted.note("questions without a label (their answer is an empty text)")
-                    answers = []
-                starts = tuple(_start(a, file, f"question {id!r}") for a in answers)
-                texts = tuple(_member(a, "text", file, f"question {id!r}") for a in answers)
+                    answers, texts = [], ()
+                starts = tuple(_member(a, "answer_start", int, file, where) for a in answers)
                 for text, start in zip(texts, starts, strict=True):
                     check_answer(context, text, start, file, id)
-                yield (
-                    id,
-                    Question(
-                        question=_text(asked, "question", file, f"question {id!r}").strip(),
-                        context=context,
-                        answers=texts,
-                        starts=starts,
-                        language=wanted.language,
-                        id=id,
-                    ),
-                )
+                yield id, Question(question, context, texts, starts, wanted.language, id)
 
 
 def check_answer(context: str, text: str, start: int, file: File | str, id: str) -> None:
@@ -76,28 +69,10 @@ def check_answer(context: str, text: str, start: int, file: File | str, id: str)
         )
 
 
-def _member(value: Any, name: str, file: File, where: str) -> Any:
+def _member(value: Any, name: str, kind: type[T], file: File, where: str) -> T:
     if not isinstance(value, dict) or name not in value:
         raise ValueError(f"{file}: {where} has no {name!r}: SQuAD's JSON is expected.")
-    return value[name]
-
-
-def _text(value: Any, name: str, file: File, where: str) -> str:
-    found = _member(value, name, file, where)
-    if not isinstance(found, str):
-        raise ValueError(f"{file}: {name!r} of {where} is {found!r}: give a text.")
-    return found
-
-
-def _start(answer: Any, file: File, where: str) -> int:
-    found = _member(answer, "answer_start", file, where)
-    if not isinstance(found, int):
-        raise ValueError(f"{file}: 'answer_start' of {where} is {found!r}: give a whole number.")
-    return found
-
-
-def _list(value: Any, name: str, file: File, where: str) -> list[Any]:
-    found = _member(value, name, file, where)
-    if not isinstance(found, list):
-        raise ValueError(f"{file}: {name!r} of {where} is not a list: SQuAD's JSON is expected.")
+    found = value[name]
+    if not isinstance(found, kind):
+        raise ValueError(f"{file}: {name!r} of {where} is {found!r}: give {WORDS[kind]}.")
     return found

@@ -35,7 +35,7 @@ def format_of(file: File, given: str | None = None) -> str:
     return FORMATS[ending]
 
 
-def rows_of(file: File, format: str, *, header: bool = True, encoding: str = "utf-8") -> Iterator[Row]:
+def rows_of(file: File, format: str, header: bool = True, encoding: str = "utf-8") -> Iterator[Row]:
     """Each row as a mapping; without a header the columns are called "0", "1" and so on."""
     if format == "csv":
         return _csv(file, header, encoding)

@@ -153,15 +153,28 @@ def from_folder(
     return divide(name, _merged(classes, own), seed=seed)
 
 
-def divide(name: str, classes: ImageClasses, *, seed: int = 0) -> ClassSplits:
-    """Divide classes at random into 64 % to train, 16 % to validate and 20 % to test."""
-    total = len(classes)
-    order = torch.randperm(total, generator=torch.Generator().manual_seed(seed), device="cpu").tolist()
-    first = round(SHARES[0] * total)
-    second = first + round(SHARES[1] * total)
+def divide(
+    name: str,
+    classes: ImageClasses,
+    shares: tuple[float, float, float] = SHARES,
+    *,
+    rotations: bool = False,
+    seed: int = 0,
+) -> ClassSplits:
+    """Divide classes at random. shares: to train, validate and test. rotations: of train classes."""
+    order = shuffled(len(classes), seed)
+    first = round(shares[0] * len(classes))
+    second = first + round(shares[1] * len(classes))
     parts = (sorted(order[:first]), sorted(order[first:second]), sorted(order[second:]))
     train, validation, test = (classes.part(part) for part in parts)
-    return ClassSplits(name, train, validation, test)
+    return ClassSplits(name, train.with_rotations() if rotations else train, validation, test)
+
+
+def shuffled(count: int, seed: int) -> list[int]:
+    """The numbers below `count` in random order."""
+    generator = torch.Generator().manual_seed(seed)
+    order: list[int] = torch.randperm(count, generator=generator, device="cpu").tolist()
+    return order
 
 
 def part_and_class(path: PurePosixPath) -> str | None:

@@ -8,7 +8,6 @@ from typing import Any
 
 from gradaccord.data.files.columns import Reader
 from gradaccord.data.files.layouts import Layout, Wanted, count_lines
-from gradaccord.data.files.own_files import examples
 from gradaccord.data.files.text_files import File
 
 
@@ -31,7 +30,7 @@ class JsonLines:
     ) -> list[Any]:
         """Those of some lines."""
         rows = list(rows)
-        made = examples(Reader(self.kind, self.columns, wanted.labels), rows, file, wanted)
+        made = Reader(self.kind, self.columns, wanted.labels).examples(rows, file, wanted)
         ids = (id_of(row, wanted, line) for line, row in rows)
         return [replace(example, id=id) for example, id in zip(made, ids, strict=True)]
 

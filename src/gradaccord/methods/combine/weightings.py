@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any
 
 import torch
 from torch import nn
+
+from gradaccord.core.did_you_mean import closest
 
 COORDINATES = "combines single coordinates and not task gradients"
 TWO_BATCHES = "needs the gradients of two independent batches of every task, and a step has one"
@@ -160,8 +161,8 @@ def _known(name: str) -> str:
         _refuse(found, REFUSED[found])
     if found is None:
         usable = [known for known in spelled.values() if known not in REFUSED]
-        close = get_close_matches(str(name), usable, 1, 0.5)
-        hint = f"did you mean {close[0]!r}? " if close else ""
+        close = closest(str(name), usable)
+        hint = f"did you mean {close!r}? " if close else ""
         raise ValueError(
             f"`weighting` is {name!r}, which TorchJD does not have: {hint}there are "
             f"{', '.join(usable)}."

@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable
-from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
+from gradaccord.core.did_you_mean import closest
 from gradaccord.models.tokens import HuggingFaceTokens, Tokens
 from gradaccord.models.trunks.trunk import Pooling, Trunk
 
@@ -46,9 +46,9 @@ def load_trunk(name_or_folder: str | Path, pooling: Pooling | None = None, **opt
         return _called(name, FOLDERS.get(kind, _hugging_face), pooling, options, Path(name))
     if _is_path(name):
         raise ValueError(f"{name} is not a folder: give the folder that the model was saved to.")
-    if "/" not in name and (close := get_close_matches(name, BUILT_IN, 1, 0.8)):
+    if "/" not in name and (close := closest(name, BUILT_IN, 0.8)):
         # A slip, most likely: the hub is not asked for what was hardly meant.
-        raise ValueError(f"There is no model {name!r}: did you mean {close[0]!r}?")
+        raise ValueError(f"There is no model {name!r}: did you mean {close!r}?")
     return _called(name, _hugging_face, pooling, options, name)
 
 
