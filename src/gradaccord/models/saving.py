@@ -48,9 +48,9 @@ NewHead = Callable[[TaskEntry, Trunk], nn.Module]
 def save_model(
     folder: str | Path, model: MultiTaskModel, tokens: Tokens, tasks: Mapping[str, TaskEntry]
 ) -> None:
-    """Write the folder. It is there as a whole or, if anything fails, as it was before.
+    """Write the folder whole; if anything fails, it stays as it was before.
 
-    Of a folder that is there already, only one that such a model was saved to is replaced.
+    An existing folder is replaced only if it holds a saved model or nothing.
     """
     folder = Path(folder)
     unknown = [task for task in tasks if task not in model.head_of]
@@ -161,7 +161,7 @@ def _description(folder: Path) -> dict[str, Any]:
 def _written_as_a_whole(folder: Path) -> Iterator[Path]:
     """A new folder beside the wanted one, which takes its place at the end."""
     if folder.exists() and not (folder.is_dir() and _replaceable(folder)):
-        raise ValueError(f"{folder} is there and is no saved model: give another folder.")
+        raise ValueError(f"{folder} exists and is not a saved model: give another folder.")
     folder.parent.mkdir(parents=True, exist_ok=True)
     part = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
     try:

@@ -106,7 +106,7 @@ class HuggingFaceTokens:
         self.size = len(tokenizer)
         self.max_length = min(int(tokenizer.model_max_length), 1_000_000)
         self.has_types = "token_type_ids" in tokenizer.model_input_names
-        # Which ids are special is said beside the vocabulary, and masking depends on it.
+        # Special ids are not part of the vocabulary file, and masking depends on them.
         special = f"{sorted(tokenizer.all_special_ids)} {tokenizer.mask_token_id}"
         self.fingerprint = blake2b((described + special).encode(), digest_size=16).hexdigest()
 
@@ -205,7 +205,7 @@ def _bad_text(texts: Sequence[Any], error: TypeError) -> ValueError | TypeError:
         except UnicodeEncodeError as wrong:
             around = text[max(wrong.start - 20, 0) : wrong.end + 20]
             return ValueError(
-                f"The text {around!r} holds half of a surrogate pair, which is no character: mend it."
+                f"The text {around!r} holds half of a surrogate pair, which is no character: repair it."
             )
     return error
 

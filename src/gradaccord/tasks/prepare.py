@@ -33,7 +33,7 @@ class Prepared:
         return {split: notes for split, notes in counted.items() if notes}
 
     def labelled(self, split: str) -> bool:
-        """Whether any example of a split has an answer to be judged by."""
+        """Whether any example of a split is labelled."""
         examples = self.splits.get(split, ())
         return any(self.task.gold(example) is not None for example in examples)
 

@@ -28,7 +28,7 @@ _FORMAT = 1  # to be raised when a clustering changes
 class PseudoTasks:
     """The clusters of a data set, largest first; one that no example went to is left out.
 
-    datasets: one for each cluster, with its part of the split alone; judge a model on the whole set.
+    datasets: one for each cluster, with its part of the split alone; evaluate a model on the whole set.
     clusters: [examples] which one each example is in.
     explained: share of the states' variance that the principal components keep.
     converged: whether the best of the restarts did.
@@ -108,7 +108,7 @@ def pseudo_tasks(
 
     read = (tokens.fingerprint, tokens.has_types)
     options = (_FORMAT, clusters, components, restarts, seed, length, read)
-    kept, said = cached("clusters", _digest(options, texts, trunk), make)
+    kept, about = cached("clusters", _digest(options, texts, trunk), make)
     assigned = kept["clusters"].long()
     names = [f"{dataset.name}.{number + 1}" for number in range(int(assigned.max()) + 1)]
     return PseudoTasks(
@@ -117,8 +117,8 @@ def pseudo_tasks(
             for number, name in enumerate(names)
         },
         clusters=assigned,
-        explained=float(said["explained"]),
-        converged=said["converged"] == "1",
+        explained=float(about["explained"]),
+        converged=about["converged"] == "1",
         q=q,
     )
 

@@ -41,7 +41,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Transfer:
-    """Scores of every task that was judged, in the order given."""
+    """Scores of every evaluated task, in the order given."""
 
     rows: tuple[Row, ...]
 
@@ -71,11 +71,11 @@ class Transfer:
             + [f"{r.scores[name]:.1f}" if name in r.scores else "" for name in names]
             for r in self.rows
         ]
-        for seen, said in ((True, "mean, seen"), (False, "mean, unseen")):
+        for seen, title in ((True, "mean, seen"), (False, "mean, unseen")):
             mean = self.mean(seen=seen)
             if mean is not None and {r.metric for r in self.rows} == {self.rows[0].metric}:
                 cells = [f"{mean:.1f}" if name == self.rows[0].metric else "" for name in names]
-                lines.append([said, "", "", "", *cells])
+                lines.append([title, "", "", "", *cells])
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         aligned = [
             [
@@ -98,25 +98,25 @@ def evaluate_transfer(
     batch_size: int = 32,
     progress: Callable[[int], None] = lambda rows: None,
 ) -> Transfer:
-    """Judge a model on data sets that it may never have seen.
+    """Evaluate a model on data sets that it may never have seen.
 
         evaluate_transfer(model, tokens, {"xnli.en": task}, {"xnli.de": german, "xnli.sw": swahili})
 
     sources: the tasks that the model was trained on, by the names it knows them by.
-    targets: data sets of the same kind; one under a source's name is judged by that task's own head.
+    targets: data sets of the same kind; one under a source's name uses that task's own head.
     head: for the others, the source whose head is used, or "mean" for the mean of all sources' logits;
         None: the only head that the sources have, otherwise "mean".
     """
     chosen = _head(model, sources, head)
-    # Checked before the first is judged, which may take minutes.
-    plan = [
+    # Checked before the first evaluation, which may take minutes.
+    readers = [
         (name, dataset, *_reader(model, name, dataset, sources, chosen))
         for name, dataset in targets.items()
     ]
-    for _, dataset, *_ in plan:
+    for _, dataset, *_ in readers:
         dataset.split(split)
     rows = []
-    for name, dataset, task, used, reader in plan:
+    for name, dataset, task, used, reader in readers:
         examples = dataset.split(split)
         found = evaluate(
             reader, used, task, examples, encode(task, examples, tokens),
@@ -175,7 +175,7 @@ def _head(model: MultiTaskModel, sources: Mapping[str, Task[Any]], head: str | N
 def _reader(
     model: MultiTaskModel, name: str, dataset: Dataset, sources: Mapping[str, Task[Any]], head: str
 ) -> tuple[Task[Any], str, nn.Module]:
-    """With which task, head and model a target is judged."""
+    """The task, head and model that a target is evaluated with."""
     if name in sources:
         _check_alike(name, dataset, name, sources[name])
         return sources[name], name, model
@@ -200,7 +200,7 @@ def task_by_head(
     task: Task[Any],
     given: Mapping[str, Any] | None = None,
 ) -> Task[Any]:
-    """The task of a data set that is judged by the head of another one; an error if it cannot be.
+    """The task of a data set that is evaluated with the head of another; an error if it cannot be.
 
     given: options of its own, such as its scoring; one that the head's weights fit cannot differ.
     """
@@ -209,7 +209,7 @@ def task_by_head(
     for option in _OF_THE_HEAD & own.keys():
         if own[option] != options(task).get(option):
             raise ValueError(
-                f"Task {name!r} is judged by the head of {source!r}: leave `{option}` out."
+                f"Task {name!r} is evaluated with the head of {source!r}: leave `{option}` out."
             )
     return build(task.kind, **{**options(_as_source(dataset, task)), **own})
 

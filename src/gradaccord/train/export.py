@@ -29,9 +29,9 @@ def export(run: Path, out: Path) -> Path:
     for name in (RESULTS, CONFIG):
         shutil.copy(run / name, out / name.replace("config", "gradaccord-config"))
     results = Results.read(run)
-    told = read_json(run / ABOUT) if (run / ABOUT).exists() else {}
+    about = read_json(run / ABOUT) if (run / ABOUT).exists() else {}
     (out / "README.md").write_text(
-        card(results, told, (run / CONFIG).read_text(encoding="utf-8"), use(out, results.trained)),
+        card(results, about, (run / CONFIG).read_text(encoding="utf-8"), use(out, results.trained)),
         encoding="utf-8",
     )
     return out
@@ -45,7 +45,7 @@ def use(folder: Path, tasks: Sequence[str]) -> str:
     questions = {task: code for task, (code, _) in samples.items()}
     imports = [line for _, needed in samples.values() for line in needed]
     lines = "\n".join(f"    {task!r}: {asked}," for task, asked in questions.items())
-    told = f"""```python
+    text = f"""```python
 from pathlib import Path
 {chr(10).join([*dict.fromkeys(imports), "from gradaccord.train.predict import Predictor"])}
 
@@ -62,7 +62,7 @@ for task, question in questions.items():
             f"    gradaccord predict FOLDER --task {shlex.quote(task)} {shlex.quote(_written(asked))}"
             for task, asked in questions.items()
         )
-        told += f"""
+        text += f"""
 or
 
 {commands}
@@ -70,8 +70,8 @@ or
 Fields may also be called as the columns of the training files were; `--file` takes lines or a table.
 """
     if not str(trunk["model_type"]).startswith("gradaccord"):
-        told += "\nThe encoder alone: `transformers.AutoModel.from_pretrained(FOLDER)`.\n"
-    return told
+        text += "\nThe encoder alone: `transformers.AutoModel.from_pretrained(FOLDER)`.\n"
+    return text
 
 
 def _written(question: str) -> str:
@@ -80,7 +80,7 @@ def _written(question: str) -> str:
     return asked if isinstance(asked, str) else json.dumps(asked)
 
 
-def card(results: Results, told: dict[str, Any], config: str, use: str) -> str:
+def card(results: Results, about: dict[str, Any], config: str, use: str) -> str:
     """The model card: what it is, what it scored, how it was made, how it is used."""
     rows = [
         f"| {task} | {results.kinds[task]} | {split} | {metric} | {value:.2f} |"
@@ -89,7 +89,7 @@ def card(results: Results, told: dict[str, Any], config: str, use: str) -> str:
         for metric, value in scores.items()
     ]
     options = results.method_options
-    versions = ", ".join(f"{name} {number}" for name, number in told.get("versions", {}).items())
+    versions = ", ".join(f"{name} {number}" for name, number in about.get("versions", {}).items())
     overlaps = "".join(f"\n* {sentence}" for sentence in results.overlaps) or "\n* none was found"
     scores = "\n".join(rows)
     return f"""---
@@ -116,7 +116,7 @@ The checkpoint was chosen on dev. Overlap between training and evaluation data:
 {use}
 ## How it was made
 
-`{" ".join(told.get("command", ["gradaccord", "train"]))}` ({versions or "versions unknown"})
+`{" ".join(about.get("command", ["gradaccord", "train"]))}` ({versions or "versions unknown"})
 
 ```yaml
 {config.strip()}

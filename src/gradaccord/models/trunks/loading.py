@@ -47,13 +47,13 @@ def load_trunk(name_or_folder: str | Path, pooling: Pooling | None = None, **opt
     if _is_path(name):
         raise ValueError(f"{name} is not a folder: give the folder that the model was saved to.")
     if "/" not in name and (close := closest(name, BUILT_IN, 0.8)):
-        # A slip, most likely: the hub is not asked for what was hardly meant.
+        # Most likely a typing error: do not ask the hub for it.
         raise ValueError(f"There is no model {name!r}: did you mean {close!r}?")
     return _called(name, _hugging_face, pooling, options, name)
 
 
 def built_in_options(name: str) -> list[str] | None:
-    """The options of a built-in model; None: only reading it tells."""
+    """The options of a built-in model; None: unknown until it is read."""
     return _options(BUILT_IN[name]) if name in BUILT_IN else None
 
 

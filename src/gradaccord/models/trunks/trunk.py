@@ -36,14 +36,14 @@ class Trunk(nn.Module):
     """Base class. `hidden` is the width of its states."""
 
     hidden: int
-    dropout: float  # what heads take over, unless told otherwise
+    dropout: float  # the default of the heads
 
     def forward(self, batch: Batch) -> States:
         """The states of a batch as `Encoded.batch` gives it."""
         raise NotImplementedError
 
     def options(self) -> dict[str, Any]:
-        """What `load_trunk` must be told, besides the folder, to make this trunk again."""
+        """The options of `load_trunk`, besides the folder, that make this trunk again."""
         return {}
 
     def checkpoint(self) -> None:

@@ -24,7 +24,7 @@ class MultiAnswer(Binary[Candidate]):
     """An example is one answer: passage against question and answer, in one sequence.
 
     Khashabi et al. 2018. f1a: F1 of "right" over all answers. em: share of the questions whose answers
-    are all judged right. Answers of one question share their `group` (if none is given, their
+    are all classified correctly. Answers of one question share their `group` (if none is given, their
     passage and question).
     """
 
