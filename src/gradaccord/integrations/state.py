@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from gradaccord.runs.files import read_tensors, write_tensors
 
 NAME = "gradaccord.pt"
 
@@ -25,12 +26,7 @@ def save(folder: str | Path, method: Any, regularizer: Any, plan: dict[str, Any]
         state["method"]["phi"] = {}
     path = Path(folder) / NAME
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_suffix(".tmp")
-    with beside.open("wb") as file:
-        torch.save(state, file)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
+    write_tensors(path, state)
 
 
 def load(folder: str | Path, method: Any, regularizer: Any, plan: dict[str, Any]) -> None:
@@ -41,7 +37,7 @@ def load(folder: str | Path, method: Any, regularizer: Any, plan: dict[str, Any]
             f"The checkpoint {folder} has no {NAME}: it was saved by another trainer or with "
             "save_only_model. Load the model from it, and train without resume_from_checkpoint."
         )
-    state = torch.load(path, map_location="cpu", weights_only=True)
+    state = read_tensors(path)
     for field, here in plan.items():
         if state["plan"].get(field) != here:
             raise ValueError(

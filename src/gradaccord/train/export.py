@@ -60,7 +60,7 @@ def export(run: Path, out: Path) -> Path:
 
 
 def use(folder: Path, tasks: Sequence[str]) -> str:
-    """How the model is asked: code that runs in its folder, and commands."""
+    """How to use the model: code that runs in its folder, and commands."""
     entries, trunk = saved_tasks(folder), read_json(folder / "config.json")
     questions = {task: _question(entries[task], trunk) for task in tasks}
     images = any(entries[task].kind == "image" for task in tasks)
