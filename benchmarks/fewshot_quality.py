@@ -28,8 +28,8 @@ import torch
 from gradaccord.data.images.class_splits import ClassSplits, load
 from gradaccord.meta.evaluation import mean_and_interval, speed_up
 from gradaccord.meta.figures import validation_figure, write
-from gradaccord.meta.run import Run, Standing, validation_curve
-from gradaccord.meta.settings import Settings, settings_for
+from gradaccord.meta.run import Run, RunProgress, validation_curve
+from gradaccord.meta.settings import FewShotSettings, settings_for
 
 PUBLISHED = {  # Omniglot 5-way, non-transductive, by shots
     "reptile": {1: 95.39, 5: 98.90},
@@ -61,7 +61,7 @@ class Planned:
     table: str
     method: str
     seed: int
-    settings: Settings
+    settings: FewShotSettings
 
     def folder(self, out: Path) -> Path:
         return out / self.table / self.method / f"seed-{self.seed}"
@@ -100,12 +100,12 @@ def execute(planned: Planned, splits: ClassSplits, out: Path) -> None:
     run = Run(planned.settings, splits, folder, planned.seed)
     last = time.monotonic()
 
-    def show(standing: Standing) -> None:
+    def show(progress: RunProgress) -> None:
         nonlocal last
         if time.monotonic() - last > 60:
             last = time.monotonic()
-            seen = "" if standing.validation is None else f"  validation {standing.validation[0]:.1f} %"
-            print(f"  {standing.share:.0%} iteration {standing.iteration}{seen}", flush=True)
+            seen = "" if progress.validation is None else f"  validation {progress.validation[0]:.1f} %"
+            print(f"  {progress.share:.0%} iteration {progress.iteration}{seen}", flush=True)
 
     try:
         run.train(show)
@@ -113,7 +113,7 @@ def execute(planned: Planned, splits: ClassSplits, out: Path) -> None:
         print(f"  {error}", flush=True)
         run.save()
     tested = run.test(show)
-    print(f"  {tested['single']}", flush=True)
+    print(f"  {tested.single}", flush=True)
 
 
 def report(runs: list[Planned], out: Path) -> None:
@@ -121,7 +121,7 @@ def report(runs: list[Planned], out: Path) -> None:
     lines = []
     for table in dict.fromkeys(run.table for run in runs):
         done = [
-            replace(r, settings=Settings.read(r.folder(out) / "settings.json"))  # as it was run
+            replace(r, settings=FewShotSettings.read(r.folder(out) / "settings.json"))  # as it was run
             for r in runs
             if r.table == table and (r.folder(out) / "results.json").exists()
         ]

@@ -19,7 +19,7 @@ from gradaccord.data.text import cldr
 from gradaccord.models.multitask import MultiTaskModel
 from gradaccord.models.trunks.characters import CharacterTokens, CharacterTrunk
 from gradaccord.pretrain.characters import LANGUAGES, pretrained_characters, training_names
-from gradaccord.tasks.evaluate import evaluate
+from gradaccord.tasks.evaluation import evaluate
 from gradaccord.tasks.kinds.classification import Classification
 from gradaccord.tasks.kinds.masked_lm import MaskedLM
 

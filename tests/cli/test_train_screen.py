@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 
+from made_results import made_results
 from rich.console import Console
 
 from gradaccord.cli.train_screen import Screen, line, picture, results_table
@@ -36,8 +37,9 @@ def test_the_picture_says_the_same() -> None:
 
 
 def test_the_results_have_the_main_metric_first() -> None:
-    scores = {"sst": {"macro_f1": 80.0, "accuracy": 90.0}}
-    shown = drawn(results_table({"dev": scores, "test": {}, "metrics": {"sst": "accuracy"}}))
+    results = made_results({"sst": 90.0})
+    results.dev["sst"] = {"macro_f1": 80.0, "accuracy": 90.0}
+    shown = drawn(results_table(results))
     assert "sst   dev    accuracy 90.00, macro_f1 80.00" in shown
 
 

@@ -1,14 +1,8 @@
-"""What is compared, its control, and the statistics of it."""
+"""What is compared: specs as they are written, and their controls."""
 
-import math
-
-import numpy as np
 import pytest
-from scipy.stats import ttest_rel
 
-from gradaccord.compare.specs import Spec, split_methods, with_controls
-from gradaccord.compare.statistics import Difference, Mean, holm
-from gradaccord.compare.sweep import Range, sweep
+from gradaccord.compare.specs import Spec, parse_methods, with_controls
 from gradaccord.methods.registry import METHODS
 from gradaccord.train.config import MethodConfig
 from gradaccord.train.config_file import check_config, read_config
@@ -181,114 +175,9 @@ def test_every_run_has_the_same_budget():
 
 
 def test_methods_are_split_at_commas_or_semicolons():
-    assert split_methods("pcgrad, gradvac") == ["pcgrad", "gradvac"]
-    assert split_methods("dotprod:weight=1,every=4;sum") == ["dotprod:weight=1,every=4", "sum"]
-    assert split_methods("dotprod:weight=1,every=4") == ["dotprod:weight=1,every=4"]
+    assert parse_methods("pcgrad, gradvac") == [Spec("pcgrad"), Spec("gradvac")]
+    dotprod = Spec("dotprod", (("weight", 1), ("every", 4)))
+    assert parse_methods("dotprod:weight=1,every=4;sum") == [dotprod, Spec("sum")]
+    assert parse_methods("dotprod:weight=1,every=4") == [dotprod]
     with pytest.raises(ValueError, match="is empty"):
-        split_methods(" , ")
-
-
-def test_p_values_are_those_of_scipy():
-    generator = np.random.default_rng(0)
-    ours, theirs = generator.normal(1, 1, 6), generator.normal(0, 1, 6)
-    difference = Difference.between(dict(enumerate(ours)), dict(enumerate(theirs)))
-    assert difference.p == pytest.approx(ttest_rel(ours, theirs).pvalue, rel=1e-10)
-    assert difference.mean.value == pytest.approx((ours - theirs).mean())
-    assert difference.mean.error == pytest.approx((ours - theirs).std(ddof=1) / math.sqrt(6))
-
-
-def test_only_seeds_that_both_have_count():
-    difference = Difference.between({0: 1.0, 1: 3.0, 2: 5.0}, {1: 1.0, 2: 2.0, 7: 9.0})
-    assert difference.mean.count == 2
-    assert difference.mean.value == 2.5
-
-
-def test_one_seed_has_no_error_and_no_p():
-    assert math.isnan(Mean.of([3.0]).error)
-    assert math.isnan(Difference.between({0: 1.0}, {0: 2.0}).p)
-    assert str(Mean.of([])) == "–"
-
-
-@pytest.mark.parametrize(
-    ("ours", "theirs", "why"),
-    [
-        ([71.0, 73.0], [70.0, 72.0], "2 pairs"),  # equal differences: p was 0
-        ([71.0, 74.0], [70.0, 72.0], "2 pairs"),
-        ([71.0, 73.0, 75.0], [70.0, 72.0, 74.0], "equal differences"),
-        ([70.1, 80.2, 90.3], [69.1, 79.2, 89.3], "equal differences"),  # to rounding
-        ([70.0, 71.0, 72.0], [70.0, 71.0, 72.0], "equal differences"),
-    ],
-)
-def test_two_seeds_or_equal_differences_have_no_p_value(ours, theirs, why):
-    difference = Difference.between(dict(enumerate(ours)), dict(enumerate(theirs)))
-    assert math.isnan(difference.p)
-    assert difference.no_p == why
-    assert not difference.clear
-    assert str(difference) == f"{np.mean(np.subtract(ours, theirs)):+.2f} (no p: {why})"
-
-
-def reference_holm(ps):
-    """Holm (1979) as he states it: reject from the smallest p on while p < level / tests left.
-
-    The corrected p is the lowest level at which a test is rejected, found here by trying levels.
-    """
-    order = np.argsort(ps)
-    found = np.ones(len(ps))
-    for place, index in enumerate(order):
-        levels = [ps[i] * (len(ps) - k) for k, i in enumerate(order[: place + 1])]
-        found[index] = min(max(levels), 1.0)
-    return found
-
-
-def test_holm_is_the_published_procedure_on_a_hand_computed_example():
-    # p = 0.01, 0.04, 0.03, 0.005 (the example of R's p.adjust): 0.03, 0.06, 0.06, 0.02
-    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02], abs=1e-15)
-    assert holm([]) == []
-    assert holm([0.7, 0.6]) == [1.0, 1.0]
-
-
-def test_holm_rejects_what_the_step_down_procedure_rejects_at_every_level():
-    generator = np.random.default_rng(0)
-    for count in (1, 2, 5, 40):
-        ps = list(generator.uniform(0, 1, count) ** 3)
-        corrected = holm(ps)
-        assert corrected == pytest.approx(reference_holm(ps), rel=1e-12)
-        for level in (0.01, 0.05, 0.2):
-            left = sorted(ps)
-            while left and left[0] <= level / len(left):
-                left.pop(0)
-            assert sum(p <= level for p in corrected) == count - len(left)
-
-
-def test_tests_without_a_p_value_are_not_counted_by_holm():
-    got = holm([0.01, math.nan, 0.02])
-    assert (got[0], got[2]) == (0.02, 0.02)
-    assert math.isnan(got[1])
-
-
-def test_ranges():
-    assert Range.parse("method.every=2,5,10").values == (2, 5, 10)
-    wide = Range.parse("train.lr=1e-5..1e-3")
-    assert (wide.low, wide.high, wide.log, wide.whole) == (1e-5, 1e-3, True, False)
-    whole = Range.parse("method.inner_steps=10..60")
-    assert (whole.whole, whole.log) == (True, False)
-    for text, said in (
-        ("a", "no values"),
-        ("a=5..1", "is empty"),
-        ("a=x..y", "not between two numbers"),
-    ):
-        with pytest.raises(ValueError, match=said):
-            Range.parse(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("trian.lr=1e-5..1e-3", "the top level has no key 'trian': did you mean 'train'"),
-        ("train.lr.low=1..2", "goes into 'lr', which holds 2e-05"),
-    ],
-)
-def test_a_range_of_what_does_not_exist_is_told(text, said, tmp_path):
-    pytest.importorskip("optuna")
-    with pytest.raises(ValueError, match=said):
-        sweep(BASE, [Range.parse(text)], trials=1, seeds=1, folder=tmp_path, data=None, jobs=1)
+        parse_methods(" , ")

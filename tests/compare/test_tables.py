@@ -2,54 +2,90 @@
 
 import csv
 import io
-import math
-from pathlib import Path
 
-import numpy as np
 import pytest
+from compare_toy import COMPARED, METHODS, run_here, table
+from made_results import compared, made_run
 from rich.console import Console
-from scipy.stats import ttest_rel
 
-from gradaccord.compare import tables
-from gradaccord.compare.runs import Run
-from gradaccord.compare.specs import Spec
+from gradaccord.compare.comparison import Comparison
 from gradaccord.compare.summary import summarise
-from gradaccord.train.config_file import check_config
-
-CONFIG = check_config({"tasks": {"a": "sst"}})
+from gradaccord.compare.tables import terminal, write_tables
 
 
-def run(name, seed, score, failure=None):
-    """A run with a score on its task, or one that failed."""
-    results = {
-        "trained": ["a"],
-        "metrics": {"a": "accuracy"},
-        "dev": {"a": {"accuracy": score}},
-        "test": {},
-        "last": {"train_loss": {"a": 0.5}},
-        "cost": {"seconds": 2.0, "gradients": 10.0, "memory_mb": 100.0},
-    }
-    return Run(Spec.parse(name), seed, Path(), CONFIG, None if failure else results, failure)
+def test_the_table_has_every_method_its_control_and_every_seed(finished):
+    rows = table(finished)
+    assert tuple(rows) == COMPARED
+    assert {name for name, row in rows.items() if row["is_control"]} == {
+        "paired_sum", "paired_sum@1.1",
+    }  # fmt: skip
+    assert rows["pcgrad"]["control"] == "sum"
+    assert rows["dotprod:mode=difference"]["control"] in ("paired_sum", "paired_sum@1.1")
+    for row in rows.values():
+        assert row["seeds"] == [0, 1]
+        assert row["missing"] == {}
+        assert row["train_loss"]["mean"] > 0
+        assert row["distance"]["mean"] > 0
+        assert -1 <= row["cosine"]["mean"] <= 1
 
 
-def compared(scores):
-    """name -> score of each seed, as percent."""
-    return summarise([run(n, seed, s) for n, own in scores.items() for seed, s in enumerate(own)])
+def test_markdown_and_csv_say_the_same(finished):
+    text = (finished / "comparison.md").read_text()
+    rows = table(finished)
+    for name in rows:
+        assert f"| {name}" in text
+    assert "| paired_sum (control) |" in text
+    with (finished / "comparison.csv").open(newline="") as lines:
+        flat = list(csv.DictReader(lines))
+    assert len(flat) == len(rows) * 3  # two tasks and their average
+    for line in flat:
+        row = rows[line["method"]]
+        assert float(line["mean"]) == pytest.approx(row["scores"][line["task"]]["mean"])
+        if line["task"] != "average":
+            assert line["to baseline"] == line["memory"] == ""
+            continue
+        assert float(line["to baseline"]) == pytest.approx(row["vs_baseline"]["mean"])
+        assert line["its control"] == (row["control"] or "")
+        if row["vs_control"] and row["vs_control"]["p"] is not None:
+            assert float(line["p to control"]) == pytest.approx(row["vs_control"]["p"])
+        assert float(line["time"]) == pytest.approx(row["costs"]["seconds"])
+        assert float(line["train loss"]) == pytest.approx(row["train_loss"]["mean"])
 
 
-def written(summary, folder):
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_the_terminal_shows_every_number_in_one_piece(finished, width):
+    comparison = Comparison.read(finished)
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(*terminal(comparison, width), sep="\n")
+    shown = console.export_text()
+    assert all(len(line) <= width for line in shown.splitlines())
+    for row in table(finished).values():
+        for scores in row["scores"].values():
+            assert f"{scores['mean']:.2f} ± {scores['error']:.2f}" in shown
+        assert f"{row['costs']['seconds']:.2f}x" in shown
+
+
+def test_the_command_prints_the_same_tables(file, copied, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    run_here("compare", file, "--methods", METHODS, "--seeds", 2, "--out", copied)
+    shown, _, _ = capsys.readouterr().out.partition("Scores are in percent")
+    assert all(len(line) <= 80 for line in shown.splitlines()[1:])
+    for row in table(copied).values():
+        assert f"{row['scores']['film']['mean']:.2f} ± {row['scores']['film']['error']:.2f}" in shown
+
+
+def all_texts(summary, folder):
     """Everything that is printed or written, as one text each."""
     console = Console(width=200, record=True, file=io.StringIO())
-    for table in tables.terminal(summary, 200):
-        console.print(table)
-    tables.write(summary, folder)
+    console.print(*terminal(summary, 200), sep="\n")
+    write_tables(summary, folder)
     texts = {e: (folder / f"comparison.{e}").read_text() for e in ("md", "csv", "json")}
-    return {**texts, "terminal": console.export_text(), "findings": " ".join(tables.findings(summary))}
+    return {**texts, "terminal": console.export_text(), "findings": " ".join(summary.findings)}
 
 
 def test_two_seeds_with_equal_differences_print_no_p_value(tmp_path):
     summary = compared({"sum": [70.0, 72.0], "pcgrad": [71.0, 73.0]})
-    texts = written(summary, tmp_path)
+    texts = all_texts(summary, tmp_path)
     for where, text in texts.items():
         assert "0.001" not in text, where
     assert "+1.00 (no p: 2 pairs)" in texts["terminal"]
@@ -61,66 +97,13 @@ def test_two_seeds_with_equal_differences_print_no_p_value(tmp_path):
     assert line["why no p to baseline"] == "2 pairs"
 
 
-def test_p_values_are_corrected_once_for_every_test_of_the_table(tmp_path):
-    """Of two methods and two controls: a method whose control is the baseline is one test, not two."""
-    generator = np.random.default_rng(1)
-    names = ("sum", "pcgrad", "paired_sum", "dotprod")
-    scores = {name: 70 + i + generator.normal(size=5) for i, name in enumerate(names)}
-    summary = compared({name: list(own) for name, own in scores.items()})
-    tests = [("pcgrad", "sum"), ("paired_sum", "sum"), ("dotprod", "sum"), ("dotprod", "paired_sum")]
-    assert summary.tests == len(tests)
-    raw = {pair: ttest_rel(scores[pair[0]], scores[pair[1]]).pvalue for pair in tests}
-    order = sorted(tests, key=raw.__getitem__)
-    expected = {}
-    for place, pair in enumerate(order):
-        expected[pair] = min(max(raw[p] * (4 - i) for i, p in enumerate(order[: place + 1])), 1)
-    rows = {row.name: row for row in summary.rows}
-    for (ours, theirs), value in expected.items():
-        shown = rows[ours].to_baseline if theirs == "sum" else rows[ours].to_control
-        assert shown.p == pytest.approx(raw[ours, theirs], rel=1e-9)
-        assert shown.holm == pytest.approx(value, rel=1e-9)
-    assert rows["pcgrad"].to_control == rows["pcgrad"].to_baseline
-    methods = {entry["method"]: entry for entry in tables.to_json(summary)["methods"]}
-    assert methods["dotprod"]["vs_control"]["p_holm"] == pytest.approx(
-        expected["dotprod", "paired_sum"]
-    )
-    texts = written(summary, tmp_path)
-    assert f"{expected['pcgrad', 'sum']}"[:8] in texts["csv"]
-    assert "Holm" in texts["terminal"]
-    assert "(4)" in texts["md"]
-
-
-def test_findings_go_by_the_corrected_values():
-    """One of ten equal methods falls below 0.05 by chance: it is not called better."""
-    generator = np.random.default_rng(0)
-    base = 70 + generator.normal(size=3)
-    noise = generator.normal(size=(10, 3))
-    noise[0] = [1.0, 1.3, 1.15]
-    scores = {"sum": list(base)}
-    scores |= {f"gradvac:beta={i}": list(base + own) for i, own in enumerate(noise)}
-    summary = compared(scores)
-    lucky = summary.rows[1].to_baseline
-    assert lucky.p < 0.01
-    assert lucky.holm > 0.05
-    assert "No method is clearly better" in tables.findings(summary)[0]
-
-
 def test_a_cost_that_is_unknown_is_a_dash(tmp_path):
-    runs = [run("sum", 0, 70.0), run("pcgrad", 0, 0, "was killed by signal 9"), run("pcgrad", 1, 70.0)]
-    texts = written(summarise(runs), tmp_path)
+    runs = [
+        made_run("sum", 0, 70.0),
+        made_run("pcgrad", 0, 0, "was killed by signal 9"),
+        made_run("pcgrad", 1, 70.0),
+    ]
+    texts = all_texts(summarise(runs), tmp_path)
     for where, text in texts.items():
         assert "nanx" not in text, where
         assert "nan" not in text, where
-
-
-def test_what_a_dead_run_said_ends_with_one_full_stop(tmp_path):
-    from gradaccord.compare.runs import OUTPUT, _collect
-
-    dead = run("sum", 1, 0, "")
-    dead.results, dead.failure, dead.folder = None, None, tmp_path
-    (tmp_path / OUTPUT).write_text("gradaccord: The loss of task 'a' is not finite.\n")
-    _collect(dead)
-    summary = summarise([run("sum", 0, 70.0), dead])
-    assert any("is not finite." in sentence for sentence in tables.remarks(summary))
-    assert not any(".." in sentence for sentence in tables.remarks(summary))
-    assert math.isnan(summary.rows[0].to_baseline.p)

@@ -180,7 +180,7 @@ def test_sentence_transformers_own_batch_sampler_is_honoured(tmp_path, minilm):
     from sentence_transformers.base.sampler import BatchSamplers
 
     made = sentence_trainer(tmp_path, minilm, batch_sampler=BatchSamplers.NO_DUPLICATES)
-    plan = made.get_train_dataloader().batch_sampler
-    for micro in plan:
+    sampler = made.get_train_dataloader().batch_sampler
+    for micro in sampler:
         (pairs,) = (draw for draw in micro if draw.task == "pairs")
         assert len({index % 6 for index in pairs.examples}) == len(pairs.examples)

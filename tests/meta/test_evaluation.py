@@ -78,7 +78,7 @@ def test_the_flag_is_printed_and_evaluation_changes_nothing():
     assert ", transductive" in str(evaluate(maml, fixed(5), transductive=True))
     assert all(torch.equal(value, before[name]) for name, value in maml.state_dict().items())
     assert torch.equal(torch.get_rng_state(), state)
-    assert result.to_dict()["transductive"] is False
+    assert result.transductive is False
 
 
 def test_ensemble_is_the_mean_of_softmax_outputs_and_leaves_the_learner_alone():

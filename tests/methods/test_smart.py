@@ -2,47 +2,27 @@
 
 from __future__ import annotations
 
-import copy
 import importlib.util
 from functools import partial
 from types import SimpleNamespace
 
 import pytest
 import torch
+from smart_problems import plain, text, tiny_bert, wrapped
 from torch import nn
 from torch.nn import functional as F
 from toy import batch, trunk
 
 import gradaccord
-from gradaccord.methods.regularize.divergence import divergence, symmetric_kl
 from gradaccord.methods.regularize.smart import SMART
-from gradaccord.methods.regularize.teacher import Teacher, paper_momentum
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-def wrapped(smart, model, task="a", seed=0, **options):
-    tokens, labels = batch(seed)
-    loss = partial(F.cross_entropy, target=labels)
-    return smart.loss(partial(model, tokens, task), loss, task=task, **options)
-
-
-def plain(model, task="a", seed=0):
-    tokens, labels = batch(seed)
-    return F.cross_entropy(model(tokens, task), labels)
-
-
-def hooks_of(model):
-    return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
 
 
 def gradients(model, loss):
     model.zero_grad()
     loss.backward()
     return {n: None if p.grad is None else p.grad.clone() for n, p in model.named_parameters()}
-
-
-# Mathematics
 
 
 def test_one_step_is_the_formula_and_its_gradient_is_autograds():
@@ -75,54 +55,6 @@ def test_one_step_is_the_formula_and_its_gradient_is_autograds():
             torch.testing.assert_close(found[name], value, rtol=1e-7, atol=1e-10)
 
 
-@pytest.mark.parametrize("norm", ["inf", "l2"])
-@pytest.mark.parametrize("steps", [1, 3])
-def test_noise_stays_in_the_ball_and_off_the_padding(norm, steps):
-    model = trunk()
-    smart = SMART(model, epsilon=0.02, norm=norm, ascent_steps=steps)
-    tokens, labels = batch(1)
-    mask = torch.ones_like(tokens)
-    mask[:3, 2:] = 0
-    seen = []
-    kept = smart._perturbed
-    smart._perturbed = lambda c, noise: seen.append(noise[0]) or kept(c, noise)
-    smart.loss(partial(model, tokens, "a"), partial(F.cross_entropy, target=labels), mask=mask)()
-    assert all((noise[:3, 2:] == 0).all() for noise in seen)
-    for noise in seen[1:]:  # the first is where the ascent starts
-        size = noise.abs().amax() if norm == "inf" else (noise[3:].square().mean((1, 2)).sqrt()).max()
-        assert size <= 0.02 * (1 + 1e-9)
-    assert seen[-2 if smart.probe_every else -1].abs().max() > 0.01
-
-
-def test_divergences_are_what_they_say():
-    a, b = torch.randn(5, 4, dtype=torch.float64), torch.randn(5, 4, dtype=torch.float64)
-    p, q = a.log_softmax(-1), b.log_softmax(-1)
-    both = F.kl_div(q, p, log_target=True, reduction="batchmean")
-    both = both + F.kl_div(p, q, log_target=True, reduction="batchmean")
-    torch.testing.assert_close(divergence("classification", (a,), (b,)), both)
-    torch.testing.assert_close(divergence("regression", (a,), (b,)), F.mse_loss(a, b))
-    two = torch.stack([torch.zeros(5), a[:, 0]], -1), torch.stack([torch.zeros(5), b[:, 0]], -1)
-    torch.testing.assert_close(
-        divergence("binary", (a[:, 0],), (b[:, 0],)), divergence("classification", two[:1], two[1:])
-    )
-    counted = torch.tensor([[1, 1, 0, 0]] * 5, dtype=torch.bool)
-    span = divergence("span", (a, b), (b, a), counted)
-    torch.testing.assert_close(span, 2 * symmetric_kl(a[:, :2], b[:, :2]).mean())
-    c, d = torch.randn(2, 5, 4, 3), torch.randn(2, 5, 4, 3)
-    tokens = divergence("tokens", (c[0],), (d[0],), counted)
-    torch.testing.assert_close(tokens, symmetric_kl(c[0, :, :2], d[0, :, :2]).mean())
-    assert divergence("tokens", (c[0],), (d[0],), torch.zeros(5, 4)) == 0
-
-
-def test_symmetric_kl_of_one_hot_outputs_has_finite_gradients():
-    a = torch.tensor([[200.0, -200.0]], requires_grad=True)
-    symmetric_kl(a, -a).sum().backward()
-    assert torch.isfinite(a.grad).all()
-
-
-# No trace
-
-
 @pytest.mark.parametrize("off", ["zero weight", "before start", "after stop", "no_grad"])
 def test_off_is_the_plain_loss_bit_for_bit_with_its_random_stream(off):
     model = trunk(dropout=0.3)
@@ -145,16 +77,6 @@ def test_off_is_the_plain_loss_bit_for_bit_with_its_random_stream(off):
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_the_window_opens_and_closes():
-    model = trunk()
-    smart = SMART(model, start=1, stop=2)
-    on = []
-    for _ in range(3):
-        on.append(not torch.equal(wrapped(smart, model)(), plain(model)))
-        smart.after_step()
-    assert on == [False, True, False]
-
-
 def test_dropout_is_replayed_so_that_no_noise_means_no_divergence():
     model = trunk(dropout=0.5)
     smart = SMART(model, epsilon=1e-12)
@@ -173,56 +95,6 @@ def test_probing_does_not_change_training():
         ends.append((model.words.weight.grad.clone(), torch.get_rng_state()))
     assert torch.equal(ends[0][0], ends[1][0])
     assert torch.equal(ends[0][1], ends[1][1])
-
-
-def test_no_hooks_remain_after_a_call_or_an_exception():
-    model = trunk()
-    smart = SMART(model)
-    wrapped(smart, model)()
-    assert hooks_of(model) == 0
-    tokens, labels = batch(0)
-
-    def fails(left):
-        out = model(tokens, "a")
-        left.pop()
-        if not left:
-            raise RuntimeError("user's own")
-        return out
-
-    for passes in (1, 2, 3):
-        with pytest.raises(RuntimeError, match="user's own"):
-            smart.loss(partial(fails, [0] * passes), partial(F.cross_entropy, target=labels))()
-        assert hooks_of(model) == 0
-
-
-class Image(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.conv1 = nn.Conv2d(3, 4, 3)
-        self.norm = nn.BatchNorm2d(4)
-        self.head = nn.Linear(4, 2)
-
-    def forward(self, x):
-        return self.head(torch.tanh(self.norm(self.conv1(x))).mean((2, 3)))
-
-
-def test_images_are_perturbed_at_the_input_and_batch_norm_sees_one_pass():
-    torch.manual_seed(0)
-    model = Image()
-    other = copy.deepcopy(model)
-    x, y = torch.randn(6, 3, 8, 8), torch.tensor([0, 1] * 3)
-    smart = SMART(model, module="conv1", side="input", bregman=1.0)
-    smart.loss(partial(model, x), partial(F.cross_entropy, target=y))().backward()
-    assert smart.to_floats()["smart/divergence"] > 0
-    assert smart.to_floats()["smart/ratio"] > 2
-    other(x)
-    for name, buffer in other.named_buffers():
-        assert torch.equal(buffer, dict(model.named_buffers())[name]), name
-    named_by_keyword = SMART(model, module=model.conv1, side="input")
-    named_by_keyword.loss(lambda: model(x=x), partial(F.cross_entropy, target=y))().backward()
-
-
-# Kinds of outputs
 
 
 @pytest.mark.parametrize("kind", ["tokens", "span", "regression", "binary"])
@@ -295,47 +167,6 @@ def test_hugging_face_outputs_are_read():
         assert smart.to_floats()["smart/divergence"] > 0
 
 
-# Teacher
-
-
-def test_the_teacher_is_the_moving_average_and_its_term_the_divergence_to_it():
-    model = trunk()
-    smart = SMART(model, weight=0.0, bregman=2.0, momentum=lambda step: 0.5 if step < 1 else 0.9)
-    average = copy.deepcopy(model)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
-    for step, beta in enumerate((0.5, 0.9, 0.9)):
-        tokens, labels = batch(step)
-        out = model(tokens, "a")
-        target = average(tokens, "a").detach()
-        expected = F.cross_entropy(out, labels) + 2.0 * symmetric_kl(out, target).mean()
-        found = wrapped(smart, model, seed=step)()
-        torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
-        optimizer.zero_grad()
-        found.backward()
-        optimizer.step()
-        smart.after_step()
-        with torch.no_grad():
-            for mean, p in zip(average.parameters(), model.parameters(), strict=True):
-                mean.lerp_(p, 1 - beta)
-    assert paper_momentum(100)(9) == 0.99
-    assert paper_momentum(100)(10) == 0.999
-
-
-def test_the_teacher_runs_once_in_eval_mode_and_leaves_weights_and_modes():
-    model = trunk(dropout=0.5)
-    smart = SMART(model, weight=0.0, bregman=1.0)
-    modes = []
-    handle = model.dropout.register_forward_hook(lambda m, *_: modes.append(m.training))
-    before = {n: (p.data_ptr(), p.detach().clone()) for n, p in model.named_parameters()}
-    wrapped(smart, model)().backward()
-    handle.remove()
-    assert modes == [False, False, True, True]
-    assert model.dropout.training
-    for name, p in model.named_parameters():
-        assert p.data_ptr() == before[name][0]
-        assert torch.equal(p.detach(), before[name][1])
-
-
 def run(model, smart, optimizer, steps):
     for step in steps:
         optimizer.zero_grad()
@@ -365,28 +196,6 @@ def test_resumed_training_is_bit_equal(tmp_path):
     run(again, resumed, second, range(3, 7))
     for p, q in zip(model.parameters(), again.parameters(), strict=True):
         assert torch.equal(p, q)
-
-
-def test_the_teacher_follows_the_model_in_dtype_and_learns_in_bfloat16():
-    model = trunk(dtype=torch.bfloat16)
-    teacher = Teacher(model, 0.999)
-    with torch.no_grad():
-        model.words.weight.add_(1.0)
-    before = teacher.weights["words.weight"].clone()
-    teacher.update(0)
-    torch.testing.assert_close(teacher.weights["words.weight"], before + 0.001, rtol=0, atol=2e-4)
-    model.double()
-    with teacher.in_place():
-        assert model.words.weight.dtype == torch.float64
-        assert not torch.equal(model.words.weight, model.words.weight.round())
-    on_meta = trunk().to("meta")  # the only other device at hand: the teacher goes there, too
-    moved = Teacher(trunk())
-    moved.parameters = dict(on_meta.named_parameters())
-    moved.update(0)
-    assert all(w.device.type == "meta" for w in moved.weights.values())
-
-
-# Composition
 
 
 @pytest.mark.parametrize(
@@ -490,35 +299,6 @@ def test_losses_of_several_heads_may_share_one_graph():
     assert report.tasks == ("a", "b", "c")
 
 
-# Works with
-
-
-def tiny_bert(hidden=16):
-    from transformers import BertConfig, BertForSequenceClassification
-
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=60,
-        hidden_size=hidden,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=2 * hidden,
-        num_labels=3,
-    )
-    return BertForSequenceClassification(config)
-
-
-def text():
-    generator = torch.Generator().manual_seed(0)
-    ids = torch.randint(1, 60, (6, 7), generator=generator)
-    ids[0, 4:] = 0
-    return {
-        "input_ids": ids,
-        "attention_mask": (ids != 0).long(),
-        "labels": torch.arange(6) % 3,
-    }
-
-
 def test_bfloat16_autocast():
     model = tiny_bert()
     smart = SMART(model, bregman=1.0)
@@ -527,57 +307,6 @@ def test_bfloat16_autocast():
     assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
     assert smart.to_floats()["smart/divergence"] > 0
     assert smart.skipped == 0
-
-
-def test_lora_finds_the_embedding_and_trains_only_the_adapters():
-    from peft import LoraConfig, get_peft_model
-
-    model = get_peft_model(tiny_bert(), LoraConfig(r=2, target_modules=["query"], task_type="SEQ_CLS"))
-    smart = SMART(model, bregman=1.0)
-    smart.loss(partial(model, **text()))().backward()
-    assert smart.to_floats()["smart/divergence"] > 0
-    trained = [n for n, p in model.named_parameters() if p.requires_grad]
-    assert sorted(smart.teacher.weights) == sorted(trained)
-    assert all(
-        ("lora" in n or "classifier" in n) for n, p in model.named_parameters() if p.grad is not None
-    )
-    assert hooks_of(model) == 0
-
-
-@pytest.mark.parametrize("one_table", [False, True])
-@pytest.mark.parametrize("kind", ["T5", "Bart"])
-def test_of_an_encoder_decoder_only_the_encoder_is_perturbed(kind, one_table):
-    import transformers
-
-    torch.manual_seed(0)
-    sizes = {"vocab_size": 60, "d_model": 16, "pad_token_id": 0, "decoder_start_token_id": 0}
-    if kind == "T5":
-        config = transformers.T5Config(d_kv=8, d_ff=16, num_layers=1, num_heads=2, **sizes)
-    else:
-        config = transformers.BartConfig(
-            encoder_layers=1,
-            decoder_layers=1,
-            encoder_attention_heads=2,
-            decoder_attention_heads=2,
-            encoder_ffn_dim=16,
-            decoder_ffn_dim=16,
-            **sizes,
-        )
-    model = getattr(transformers, f"{kind}ForConditionalGeneration")(config)
-    if one_table:  # one module for both, as in some models and versions
-        model.get_decoder().embed_tokens = model.get_encoder().embed_tokens
-    given = text()
-    given["labels"] = torch.randint(1, 60, (6, 3))
-    given["labels"][0, 2] = -100
-    smart = SMART(model)
-    shapes = []
-    kept = smart._perturbed
-    smart._perturbed = lambda c, noise: shapes.append([n.shape for n in noise]) or kept(c, noise)
-    losses = {"a": smart.loss(partial(model, **given), kind="tokens", counted=given["labels"] != -100)}
-    gradaccord.Sum(model).backward(losses)
-    assert smart.to_floats()["smart/divergence"] > 0
-    assert all(s == [(6, 7, 16)] for s in shapes)
-    assert hooks_of(model) == 0
 
 
 def test_a_model_compiled_before_gives_the_same_noise_and_gradients():
@@ -597,9 +326,6 @@ def test_a_model_compiled_before_gives_the_same_noise_and_gradients():
     assert found[1][1]["smart/divergence"] > 1e-9
     for name, value in found[0][0].items():
         assert torch.equal(found[1][0][name], value), name
-
-
-# Adversarial
 
 
 def test_a_small_trained_encoder_is_moved_twenty_times_further_and_the_log_shows_it():
@@ -685,15 +411,12 @@ def test_the_public_variant_is_random_noise(minilm):
     assert 0.3 < probe.ratio < 3
 
 
-# Bad input
-
-
 def test_bad_input_is_said_in_a_sentence():
     model = trunk()
     for options, sentence in (
         ({"epsilon": -1e-3}, r"`epsilon` is -0.001: use 'relative' or a finite number > 0"),
         ({"epsilon": "big"}, "`epsilon` is 'big'"),
-        ({"ascent_steps": 0}, "`ascent_steps` is 0: it must be an integer >= 1"),
+        ({"ascent_steps": 0}, "`ascent_steps` is 0: it must be a whole number >= 1"),
         ({"norm": "l1"}, "`norm` is 'l1'"),
         ({"variant": "other"}, "`variant` is 'other'"),
         ({"weight": -1.0}, "`weight` is -1.0"),

@@ -1,17 +1,16 @@
-"""Trajectory methods: closed forms, plain training at outer_lr=1, exact resume, clear refusals."""
+"""What all trajectory methods share."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from trajectory_problems import LR, TASKS, Bowls, Net, descend, same, train, weights_of
 
-from gradaccord.core.method import Method
 from gradaccord.methods.combine.pcgrad import PCGrad
 from gradaccord.methods.combine.plain import Sum
 from gradaccord.methods.regularize.recadam import RecAdam
@@ -21,238 +20,13 @@ from gradaccord.methods.trajectory.sequential_reptile import SequentialReptile
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-LR = 0.05
-TASKS = ("a", "b", "c")
+
 ALL: dict[str, Callable[..., Any]] = {
     "SequentialReptile": partial(SequentialReptile, outer_lr=0.3),
     "Reptile": Reptile,
     "FOMAML": partial(FOMAML, outer_lr=0.7),
     "MultiTaskReptile": partial(MultiTaskReptile, tasks=2, outer_lr=0.3),
 }
-
-
-class Bowls(nn.Module):
-    """L_t = 1/2 (x - c_t)' A_t (x - c_t), so that an SGD step is x <- x - LR A_t (x - c_t)."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        generator = torch.Generator().manual_seed(3)
-        self.x = nn.Parameter(torch.randn(5, dtype=torch.float64, generator=generator))
-        self.A, self.c = {}, {}
-        for task in TASKS:
-            root = torch.randn(5, 5, dtype=torch.float64, generator=generator)
-            self.A[task] = root @ root.T / 5 + torch.eye(5)
-            self.c[task] = torch.randn(5, dtype=torch.float64, generator=generator)
-
-    def loss(self, task: str) -> torch.Tensor:
-        away = self.x - self.c[task]
-        return 0.5 * away @ self.A[task] @ away
-
-    def after(self, x: torch.Tensor, tasks: Iterator[str] | list[str]) -> torch.Tensor:
-        """Where one SGD step on each of `tasks` leads from x: a product of affine maps."""
-        for task in tasks:
-            contraction = torch.eye(5, dtype=torch.float64) - LR * self.A[task]
-            x = self.c[task] + contraction @ (x - self.c[task])
-        return x
-
-
-class Net(nn.Module):
-    """A small encoder with an embedding large enough to be stored by rows, and two heads."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.words = nn.Embedding(2048, 4)
-        self.body = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Dropout(0.1), nn.Linear(8, 4))
-        self.heads = nn.ModuleDict({task: nn.Linear(4, 2) for task in TASKS})
-
-    def loss(self, task: str, step: int) -> torch.Tensor:
-        generator = torch.Generator().manual_seed(step)
-        words = torch.randint(2048, (6, 3), generator=generator)
-        labels = torch.randint(2, (6,), generator=generator)
-        return nn.functional.cross_entropy(
-            self.heads[task](self.body(self.words(words).mean(1))), labels
-        )
-
-
-def task_of(step: int, inner_steps: int = 1) -> str:
-    return TASKS[step // inner_steps % len(TASKS)]
-
-
-def descend(bowls: Bowls, method: Method, tasks: list[str]) -> None:
-    optimizer = torch.optim.SGD(bowls.parameters(), lr=LR)
-    for task in tasks:
-        method.backward({task: partial(bowls.loss, task)})
-        optimizer.step()
-        method.after_step()
-
-
-def train(
-    net: Net, optimizer: torch.optim.Optimizer, method: Method | None, steps: range, inner: int = 1
-) -> None:
-    """Train on one task a step; without a method, the plain loop that everyone writes."""
-    for step in steps:
-        torch.manual_seed(step)  # for dropout
-        task = task_of(step, inner)
-        if method is None:
-            optimizer.zero_grad()
-            net.loss(task, step).backward()
-            optimizer.step()
-        else:
-            method.backward({task: partial(net.loss, task, step)})
-            optimizer.step()
-            method.after_step()
-            optimizer.zero_grad()
-
-
-def weights_of(model: nn.Module) -> dict[str, torch.Tensor]:
-    return {name: p.detach().clone() for name, p in model.named_parameters()}
-
-
-def same(first: nn.Module, second: nn.Module) -> bool:
-    return all(torch.equal(p, q) for p, q in zip(first.parameters(), second.parameters(), strict=True))
-
-
-# The closed forms
-
-
-def test_sequential_reptile_is_the_closed_form_on_quadratics() -> None:
-    bowls = Bowls()
-    tasks = ["a", "c", "b", "a", "c", "c"]
-    phi = bowls.x.detach().clone()
-    for _ in range(2):
-        phi = phi + 0.3 * (bowls.after(phi, tasks) - phi)
-    descend(
-        bowls, SequentialReptile(bowls, inner_steps=6, outer_lr=0.3, optimizer_state="keep"), tasks * 2
-    )
-    torch.testing.assert_close(bowls.x.detach(), phi, rtol=1e-13, atol=1e-14)
-
-
-def test_reptile_is_the_closed_form_on_a_quadratic() -> None:
-    bowls = Bowls()
-    contraction = torch.eye(5, dtype=torch.float64) - LR * bowls.A["a"]
-    phi = bowls.x.detach().clone()
-    reached = bowls.c["a"] + torch.linalg.matrix_power(contraction, 4) @ (phi - bowls.c["a"])
-    descend(bowls, Reptile(bowls, outer_lr=0.25), ["a"] * 4)
-    torch.testing.assert_close(bowls.x.detach(), 0.75 * phi + 0.25 * reached, rtol=1e-13, atol=1e-14)
-
-
-def test_multi_task_reptile_is_the_mean_of_the_displacements() -> None:
-    bowls = Bowls()
-    phi = bowls.x.detach().clone()
-    for _ in range(2):
-        phi = phi + 0.3 * torch.stack([bowls.after(phi, [t] * 4) - phi for t in TASKS]).mean(0)
-    method = MultiTaskReptile(bowls, tasks=3, inner_steps=4, outer_lr=0.3, optimizer_state="keep")
-    descend(bowls, method, [task for task in TASKS for _ in range(4)] * 2)
-    torch.testing.assert_close(bowls.x.detach(), phi, rtol=1e-13, atol=1e-14)
-
-
-def test_multi_task_reptile_starts_every_task_at_phi() -> None:
-    bowls = Bowls()
-    phi = bowls.x.detach().clone()
-    method = MultiTaskReptile(bowls, tasks=3, inner_steps=4, optimizer_state="keep")
-    descend(bowls, method, ["a"] * 4 + ["b"] * 4)
-    assert torch.equal(bowls.x.detach(), phi)
-    assert method.step == 0
-    assert method.done == 2
-
-
-def test_multi_task_reptile_refuses_another_task_inside_a_trajectory() -> None:
-    bowls = Bowls()
-    method = MultiTaskReptile(bowls, tasks=3, inner_steps=4, optimizer_state="keep")
-    descend(bowls, method, ["a"])
-    before = bowls.x.grad
-    with pytest.raises(ValueError, match="trajectory on a was given b: give one task for all 4 steps"):
-        method.backward({"b": partial(bowls.loss, "b")})
-    assert bowls.x.grad is before
-    descend(bowls, method, ["a"] * 3 + ["b"])
-    assert method.done == 1
-
-
-@pytest.mark.parametrize("unfreeze", [False, True])
-def test_multi_task_reptile_finishes_right_after_a_resume(unfreeze: bool) -> None:
-    net, again = Net(), Net()
-    if unfreeze:  # so that the sums are not in the order of the parameters
-        net.words.requires_grad_(False)
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    make = partial(MultiTaskReptile, tasks=3, inner_steps=2, outer_lr=0.3, optimizer_state="keep")
-    method = make(net)
-    train(net, optimizer, method, range(2), 2)
-    net.words.requires_grad_(True)
-    train(net, optimizer, method, range(2, 4), 2)
-    resumed = make(again)
-    again.load_state_dict(net.state_dict())
-    resumed.load_state_dict(method.state_dict())
-    before = weights_of(net)
-    for one in (method, resumed):
-        one.finish()
-    assert same(net, again)
-    assert not torch.equal(net.words.weight, before["words.weight"])
-
-
-@pytest.mark.parametrize("stop", [3, 4])  # in the middle, and between trajectories
-def test_multi_task_reptile_resumes_after_a_parameter_was_unfrozen(stop: int) -> None:
-    net, again = Net(), Net()
-    net.words.requires_grad_(False)
-    optimizer, second = (torch.optim.SGD(m.parameters(), lr=0.1) for m in (net, again))
-    make = partial(MultiTaskReptile, tasks=3, inner_steps=2, outer_lr=0.3, optimizer_state="keep")
-    method, resumed = make(net), make(again)
-    train(net, optimizer, method, range(2), 2)
-    net.words.requires_grad_(True)
-    train(net, optimizer, method, range(2, stop), 2)
-    again.load_state_dict(net.state_dict())
-    resumed.load_state_dict(method.state_dict())
-    train(net, optimizer, method, range(stop, 8), 2)
-    train(again, second, resumed, range(stop, 8), 2)
-    assert same(net, again)
-
-
-def test_multi_task_reptile_refuses_before_anything_runs() -> None:
-    net = Net()
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    method = MultiTaskReptile(
-        net, tasks=3, inner_steps=4, optimizer_state="keep", heads=["heads"], gradient=PCGrad(net)
-    )
-    calls = []
-
-    def loss(task: str) -> torch.Tensor:
-        calls.append(task)
-        return net.loss(task, 0)
-
-    for wrong in (lambda: {"a": loss("a")}, [lambda: {"a": loss("a")}]):
-        with pytest.raises(
-            TypeError, match=r"a callable that returns several losses.*\{task: callable"
-        ):
-            method.backward(wrong)
-    method.backward({"a": partial(loss, "a")})
-    optimizer.step()
-    method.after_step()
-    gradients = {name: p.grad for name, p in net.named_parameters()}
-    state = method.gradient.state_dict()
-    two = {task: partial(loss, task) for task in ("a", "b")}
-    with pytest.raises(ValueError, match="trajectory on a was given a, b"):
-        method.backward(two)
-    assert calls == ["a"]
-    assert all(p.grad is gradients[name] for name, p in net.named_parameters())
-    assert torch.equal(method.gradient.state_dict()["generator"], state["generator"])
-
-
-def test_fomaml_counts_the_last_gradient_only() -> None:
-    bowls = Bowls()
-    phi = bowls.x.detach().clone()
-    end = bowls.after(phi, ["a", "b", "c"])
-    last = bowls.A["b"] @ (end - bowls.c["b"])
-    descend(bowls, FOMAML(bowls, outer_lr=0.5), ["a", "b", "c", "b"])
-    torch.testing.assert_close(bowls.x.detach(), phi - 0.5 * LR * last, rtol=1e-12, atol=1e-14)
-
-
-@pytest.mark.parametrize("outer_lr", [0.5, 1.0])
-def test_fomaml_of_one_step_is_plain_training_at_the_outer_rate(outer_lr: float) -> None:
-    bowls = Bowls()
-    phi = bowls.x.detach().clone()
-    descend(bowls, FOMAML(bowls, inner_steps=1, outer_lr=outer_lr), ["a"])
-    expected = phi - outer_lr * LR * bowls.A["a"] @ (phi - bowls.c["a"])
-    torch.testing.assert_close(bowls.x.detach(), expected, rtol=1e-13, atol=1e-14)
 
 
 def test_several_tasks_in_a_step_are_summed() -> None:
@@ -262,9 +36,6 @@ def test_several_tasks_in_a_step_are_summed() -> None:
     method.backward({task: partial(bowls.loss, task) for task in TASKS})
     summed = sum(bowls.A[task] @ (phi - bowls.c[task]) for task in TASKS)
     torch.testing.assert_close(bowls.x.grad, summed)
-
-
-# outer_lr=1 is plain training
 
 
 @pytest.mark.parametrize("optimizer_state", ["reset", "keep"])
@@ -301,9 +72,6 @@ def test_micro_batches_are_averaged_per_task() -> None:
             torch.testing.assert_close(p.grad, q.grad)
 
 
-# Trajectories that end early, evaluation, heads, optimiser state
-
-
 def test_steps_that_inner_steps_does_not_divide_are_not_lost() -> None:
     bowls = Bowls()
     tasks = ["a", "b", "c", "a", "b", "c", "a"]  # 2 trajectories of 3 steps, and 1 step
@@ -319,27 +87,6 @@ def test_steps_that_inner_steps_does_not_divide_are_not_lost() -> None:
     with pytest.raises(RuntimeError, match="without backward"):
         method.after_step()
     torch.testing.assert_close(bowls.x.detach(), phi, rtol=1e-13, atol=1e-14)
-
-
-def test_multi_task_reptile_finishes_with_the_mean_over_the_tasks_seen() -> None:
-    bowls = Bowls()
-    phi = bowls.x.detach().clone()
-    method = MultiTaskReptile(bowls, tasks=3, inner_steps=4, outer_lr=0.3, optimizer_state="keep")
-    descend(bowls, method, ["a"] * 4 + ["b"] * 2)
-    method.finish()
-    away = [bowls.after(phi, ["a"] * 4) - phi, bowls.after(phi, ["b"] * 2) - phi]
-    expected = phi + 0.3 * (away[0] + away[1]) / 2
-    torch.testing.assert_close(bowls.x.detach(), expected, rtol=1e-13, atol=1e-14)
-    assert method.done == 0
-
-
-def test_fomaml_returns_to_phi_when_finished_early() -> None:
-    bowls = Bowls()
-    phi = bowls.x.detach().clone()
-    method = FOMAML(bowls)
-    descend(bowls, method, ["a"] * 3)
-    method.finish()
-    assert torch.equal(bowls.x.detach(), phi)
 
 
 @pytest.mark.parametrize("kind", ALL)
@@ -523,9 +270,6 @@ def test_failed_backward_keeps_gradients_and_state() -> None:
         method.after_step()
 
 
-# Frozen parameters, and weights of another type
-
-
 @pytest.mark.parametrize("when", [4, 5, 6, 7])
 @pytest.mark.parametrize("kind", ALL)
 def test_a_frozen_parameter_is_never_moved(kind: str, when: int) -> None:
@@ -627,20 +371,6 @@ def test_the_type_of_the_weights_may_change_between_trajectories(kind: str) -> N
         assert same(net, twin)
 
 
-def test_multi_task_reptile_counts_the_displacements_from_before_the_type_changed() -> None:
-    bowls = Bowls().float()
-    bowls.A, bowls.c = ({t: x.float() for t, x in of.items()} for of in (bowls.A, bowls.c))
-    method = MultiTaskReptile(bowls, tasks=2, inner_steps=4, outer_lr=0.3, optimizer_state="keep")
-    phi = bowls.x.detach().double()
-    descend(bowls, method, ["a"] * 4)
-    bowls.double()
-    bowls.A, bowls.c = ({t: x.double() for t, x in of.items()} for of in (bowls.A, bowls.c))
-    method.finish()
-    torch.testing.assert_close(
-        bowls.x.detach(), phi + 0.3 * (bowls.after(phi, ["a"] * 4) - phi), rtol=1e-5, atol=1e-6
-    )
-
-
 @pytest.mark.parametrize("kind", ALL)
 def test_the_type_of_the_weights_may_not_change_inside_a_trajectory(kind: str) -> None:
     net, twin = Net(), Net()
@@ -659,9 +389,6 @@ def test_the_type_of_the_weights_may_not_change_inside_a_trajectory(kind: str) -
     train(net, optimizer, method, range(2, 6), inner=4)
     train(twin, other, ALL[kind](twin, other, inner_steps=4, optimizer_state="keep"), range(6), 4)
     assert same(net, twin)
-
-
-# Resume
 
 
 @pytest.mark.parametrize("stop", range(1, 13))
@@ -724,9 +451,6 @@ def test_state_of_another_method_or_setting_is_refused() -> None:
         ValueError, match=r"`phi` holds 'x' of shape \(5,\), which is not in this model"
     ):
         Reptile(net).load_state_dict(state)
-
-
-# Bad input
 
 
 @pytest.mark.parametrize("value", [0, -1, 2.5, True, None])
@@ -818,9 +542,3 @@ def test_half_precision_weights_are_warned_of() -> None:
     method.after_step()
     method.outer_lr = 0.4
     method.backward({"a": partial(net.loss, "a", 0)})  # once
-
-
-@pytest.mark.parametrize("kind", ALL)
-def test_all_follow_the_protocol(kind: str) -> None:
-    bowls = Bowls()
-    assert isinstance(ALL[kind](bowls.named_parameters(), optimizer_state="keep"), Method)

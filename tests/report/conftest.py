@@ -10,8 +10,11 @@ import pytest
 pytest.importorskip("jinja2")
 pytest.importorskip("transformers")
 
+from compare_toy import file, shared, swept
 from report_support import HOSTILE, Page
 from small_models import save_checkpoint
+
+__all__ = ["file", "shared", "swept"]
 
 GOOD, BAD = ("good", "great", "fine", "superb"), ("bad", "awful", "dull", "poor")
 THINGS = ("the film", "a story", "this plot", "an ending", HOSTILE)
@@ -28,9 +31,10 @@ def config(tmp_path_factory):
     draw = random.Random(0)
     for split, count in (("train", 32), ("dev", 12), ("test", 12)):
         moods, counts = [], []
-        for _ in range(count):
-            label = draw.randrange(2)
-            moods.append((f"{draw.choice(THINGS)} is {draw.choice((BAD, GOOD)[label])}", LABELS[label]))
+        for i in range(count):
+            label = i if i < 2 else draw.randrange(2)
+            thing = HOSTILE if i < 2 else draw.choice(THINGS)  # of either class: one is predicted wrong
+            moods.append((f"{thing} is {draw.choice((BAD, GOOD)[label])}", LABELS[label]))
             words = draw.choices(GOOD + BAD, k=3)
             counts.append((" ".join(words), sum(word in GOOD for word in words) / 3))
         for name, rows in (("mood", moods), ("share", counts)):
@@ -56,21 +60,22 @@ def config(tmp_path_factory):
 @pytest.fixture(scope="session")
 def comparison(config, tmp_path_factory):
     """The folder that `gradaccord compare` writes; its runs, done in this process."""
-    from gradaccord.compare import tables
-    from gradaccord.compare.runs import WANTED, plan
+    from gradaccord.compare.processes import WANTED
+    from gradaccord.compare.setup import list_runs
     from gradaccord.compare.specs import Spec
     from gradaccord.compare.summary import summarise
+    from gradaccord.compare.tables import write_tables
     from gradaccord.train.config_file import write_config
     from gradaccord.train.run import train_run
 
     folder = tmp_path_factory.mktemp("compared") / "moods"
-    runs = plan(config, [Spec("sum"), Spec("pcgrad"), Spec("stl")], 2, 16, folder)
+    runs = list_runs(config, [Spec("sum"), Spec("pcgrad"), Spec("stl")], 2, 16, folder)
     for run in runs:
         run.folder.mkdir(parents=True)
         write_config(run.config, run.folder / WANTED)
         command = ["gradaccord", "train", "a file.yaml", "--out", str(run.folder)]
-        run.results = train_run(run.config, run.folder, command=command).to_json()
-    tables.write(summarise(runs), folder)
+        run.results = train_run(run.config, run.folder, command=command)
+    write_tables(summarise(runs), folder)
     return folder
 
 

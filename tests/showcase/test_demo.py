@@ -17,49 +17,40 @@ from typing import Any
 
 import pytest
 import torch
+from made_results import made_results
 from rich.console import Console
 
 from gradaccord.cli.demo_screen import HEADINGS, methods_table
-from gradaccord.compare.runs import Run
+from gradaccord.compare.processes import Run
 from gradaccord.compare.specs import Spec, with_controls
 from gradaccord.compare.summary import summarise
 from gradaccord.data.text import cldr
-from gradaccord.models.trunks.character_encoder import CharacterEncoder
-from gradaccord.models.trunks.characters import CharacterTokens, CharacterTrunk
+from gradaccord.models.trunks.characters import CharacterEncoder, CharacterTokens, CharacterTrunk
 from gradaccord.showcase.demo.findings import findings
 from gradaccord.showcase.demo.glyphs import Glyphs
-from gradaccord.showcase.demo.names import Names, recipe, wanted
-from gradaccord.showcase.demo.plane import trapped
+from gradaccord.showcase.demo.names import Names, demo_methods, recipe
+from gradaccord.showcase.demo.plane import Plane, read_plane
 from gradaccord.showcase.demo.settings import METHODS, Settings
 from gradaccord.train.probes import Forgetting
 
 METHOD = "sequential_reptile:inner_steps=20,outer_lr=0.3"
 CONTROL = "sequential_reptile:inner_steps=20,outer_lr=1"
 GLYPHS = Glyphs(20.0, 61.0, 2.0, 3, 45.0, 60.0, 80, 240)
-PLANE = {
-    "rows": [
-        {"method": "MTL", "trapped": {"x3": 1.0}},
-        {"method": "MTL", "trapped": {"x1": 1.0}},
-        {"method": "Reptile", "trapped": {}},
-    ]
-}
+PLANE = Plane([], {"MTL": 1.0, "Reptile": 0.0})
 
 
 def run_of(spec: Spec, seed: int, score: float, unseen: float, masked: float) -> Run:
     """A finished run with these figures: `de` is trained on, `fr` is not."""
-    accuracy = {"de": {"accuracy": score}, "fr": {"accuracy": unseen}}
-    results: dict[str, Any] = {
-        "trained": ["de"],
-        "metrics": {"de": "accuracy", "fr": "accuracy"},
-        "seed": seed,
-        "dev": accuracy,
-        "test": accuracy,
-        "last": {"train_loss": {"de": 0.5 if masked < 2.5 else 0.1}},
-        "evaluations": [{"masked_lm": {"de": masked, "fr": masked}}],
-        "cost": {"seconds": 1.0, "gradients": 10, "memory_mb": 1.0},
-    }
-    base, gradients = recipe(Settings(Path()))
-    return Run(spec, seed, Path(), spec.config(base, seed, gradients), results)
+    scores = {"de": score, "fr": unseen}
+    results = made_results(
+        scores,
+        test=scores,
+        trained=["de"],
+        seed=seed,
+        train_loss=0.5 if masked < 2.5 else 0.1,
+        masked_lm={"de": masked, "fr": masked},
+    )
+    return Run(spec, seed, Path(), spec.config(recipe(Settings(Path())), seed, 100), results)
 
 
 def names(scores: dict[str, list[float]], masked: dict[str, float] | None = None) -> Names:
@@ -75,7 +66,7 @@ def names(scores: dict[str, list[float]], masked: dict[str, float] | None = None
         for i, spec in enumerate(specs)
         for seed, score in enumerate(scores[str(spec)])
     ]
-    return Names(summarise(runs), runs, 100, ("de",), {"de": 2.0, "fr": 2.0})
+    return Names(summarise(runs), runs, ("de",), {"de": 2.0, "fr": 2.0})
 
 
 def test_a_gain_over_the_control_too_is_called_one() -> None:
@@ -126,11 +117,11 @@ def test_meta_training_that_harms_is_said_to() -> None:
 
 def test_shares_of_trapped_runs_are_means_over_starts() -> None:
     rows = [{"method": "A", "trapped": {"x1": 0.5, "x2": 0.25}}, {"method": "A", "trapped": {}}]
-    assert trapped({"rows": rows}) == {"A": 0.375}
+    assert read_plane({"rows": rows, "findings": []}).trapped == {"A": 0.375}
 
 
 def test_the_methods_are_those_that_were_promised_with_their_controls() -> None:
-    chosen = [str(spec) for spec in wanted(Settings(Path()))]
+    chosen = [str(spec) for spec in demo_methods(Settings(Path()))]
     assert chosen == [
         "sum", "pcgrad", "gradvac", CONTROL, METHOD, "paired_sum", "paired_sum@1.1", "dotprod",
     ]  # fmt: skip
@@ -157,7 +148,7 @@ def test_the_encoder_is_small_and_blind_to_padding() -> None:
 
 
 def test_what_characters_forget_is_measured_by_the_pretrained_layer() -> None:
-    base, _ = recipe(Settings(Path()))
+    base = recipe(Settings(Path()))
     tokens = CharacterTokens(cldr.load(["de", "fr"]).vocabulary)
     torch.manual_seed(0)
     lm = torch.randn(tokens.size, 96), torch.zeros(tokens.size)

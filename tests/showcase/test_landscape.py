@@ -16,7 +16,7 @@ import gradaccord
 from gradaccord.cli.app import main
 from gradaccord.methods.trajectory.reptile import MultiTaskReptile
 from gradaccord.methods.trajectory.sequential_reptile import SequentialReptile
-from gradaccord.showcase.landscape import batched, library
+from gradaccord.showcase.landscape import batched, unbatched
 from gradaccord.showcase.landscape.problem import (
     OPTIMA,
     STARTS,
@@ -104,7 +104,7 @@ def library_path(
 ) -> torch.Tensor:
     model = Point(start)
     optimizer = torch.optim.SGD(model.parameters(), lr)
-    return path(library.descend(model, model.losses(), make(model), optimizer), steps)
+    return path(unbatched.descend(model, model.losses(), make(model), optimizer), steps)
 
 
 @pytest.mark.parametrize(
@@ -196,13 +196,13 @@ def test_batched_reptile_equals_the_class() -> None:
 
 def test_points_of_one_model_are_independent_runs() -> None:
     lrs = torch.tensor([LR, 0.05], dtype=torch.float64)
-    together = path(library.mtl(STARTS, lrs), 30)
+    together = path(unbatched.mtl(STARTS, lrs), 30)
     for i, start in enumerate(STARTS):
         for k, lr in enumerate(lrs.tolist()):
             close(together[:, k, i, 0], library_path(gradaccord.Sum, start, 30, lr))
-    together = path(library.recadam(STARTS, LR, 30), 30)
+    together = path(unbatched.recadam(STARTS, LR, 30), 30)
     for i, start in enumerate(STARTS):
-        close(together[:, :, i], path(library.recadam(start[None], LR, 30), 30)[:, :, 0])
+        close(together[:, :, i], path(unbatched.recadam(start[None], LR, 30), 30)[:, :, 0])
 
 
 def test_a_seed_does_not_depend_on_how_many_there_are() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from gradaccord.meta import Task, TaskBatch
+from gradaccord.meta import FOMAML, MAML, DotProd, MAMLPlusPlus, MetaSGD, Reptile, Task, TaskBatch
 
 WAYS, SIDE, FILTERS = 3, 5, 4
 Weights = dict[str, Tensor]
@@ -145,3 +146,89 @@ def assert_gradients(
         assert found is not None, name
         error = float((found - gradient).norm())
         assert error <= least * max(float(gradient.norm()), 1e-3), (name, error)
+
+
+K, LR = 3, 0.3
+
+
+def gradients_of(objective: Tensor, given: dict[str, Tensor]) -> dict[str, Tensor | None]:
+    found = torch.autograd.grad(objective, list(given.values()), allow_unused=True)
+    return dict(zip(given, found, strict=True))
+
+
+def of_model(found: dict[str, Tensor | None]) -> dict[str, Tensor | None]:
+    return {f"model.{name}": gradient for name, gradient in found.items()}
+
+
+def naive_mamlpp(learner: MAMLPlusPlus, tasks: Any, **options: Any) -> dict[str, Tensor | None]:
+    w = leaves(learner.model)
+    adapted = [n for n in w if not n.startswith("norm")]
+    rates = {n: learner.rates[n].detach().clone().requires_grad_() for n in adapted}
+    norms = {
+        n: learner.norms.affine[n].detach().clone().requires_grad_() for n in w if n not in adapted
+    }
+    share = options.pop("share", None)
+    objective = unrolled(
+        w,
+        tasks,
+        K,
+        lambda n, k: rates[n][k],
+        at_step=lambda theta, k: theta | {n: steps[k] for n, steps in norms.items()},
+        adapted=adapted,
+        share=share,
+        **options,
+    )
+    given = of_model(w)
+    given |= {f"rates.{n.replace('.', '/')}": r for n, r in rates.items()}
+    given |= {f"norms.affine.{n.replace('.', '/')}": r for n, r in norms.items()}
+    if share is not None:
+        given |= {"sharing.m": share.m, "sharing.lam": share.lam}
+    return gradients_of(objective, given)
+
+
+def perturb(learner: nn.Module) -> None:
+    """Make what starts equal differ, by step and by tensor."""
+    generator = torch.Generator().manual_seed(7)
+    with torch.no_grad():
+        for name, parameter in learner.named_parameters():
+            if not name.startswith("model."):
+                noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+                parameter.add_(noise, alpha=0.1)
+
+
+Make = Callable[..., Any]
+
+
+KINDS: dict[str, Make] = {
+    "MAML": MAML,
+    "FOMAML": FOMAML,
+    "MetaSGD": MetaSGD,
+    "MAML++": partial(MAMLPlusPlus, epoch_length=2, multi_step_epochs=2, second_order_from=1),
+    "MAML++ running": partial(MAMLPlusPlus, statistics="running", epoch_length=2),
+    "Reptile": partial(Reptile, inner_lr=0.02, inner_batch=4),
+    "Reptile reset": partial(Reptile, inner_lr=0.02, inner_batch=4, optimizer_state="reset"),
+    "DotProd inner": partial(DotProd, inner_lr=0.02, inner_batch=3),
+    "DotProd outer": partial(DotProd, reading="outer", inner_lr=0.02, inner_batch=None),
+    "MAML shared": partial(MAML, share=True),
+    "FOMAML shared": partial(FOMAML, share=True),
+    "MetaSGD shared": partial(MetaSGD, share=True),
+    "MAML++ shared": partial(MAMLPlusPlus, share=True, epoch_length=2),
+}
+
+
+def made(kind: str, **options: Any) -> tuple[Any, torch.optim.Optimizer]:
+    learner = KINDS[kind](Net(), inner_steps=3, **options)
+    return learner, torch.optim.Adam(learner.parameters(), lr=0.01)
+
+
+def train(learner: Any, optimizer: torch.optim.Optimizer, iterations: range) -> None:
+    for iteration in iterations:
+        learner.backward(batch(seed=iteration))
+        optimizer.step()
+        learner.after_step()
+        optimizer.zero_grad()
+
+
+def same(one: Any, two: Any) -> bool:
+    assert set(one) == set(two)
+    return all(torch.equal(value, two[name]) for name, value in one.items())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
@@ -83,3 +84,8 @@ class Page(HTMLParser):
     @property
     def headings(self) -> list[str]:
         return [e.text for e in self.all if e.tag in ("h1", "h2", "h3")]
+
+
+def results_of(folder, method, seed):
+    """results.json of a run of a comparison."""
+    return json.loads((folder / method / f"seed-{seed}" / "results.json").read_text())

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
-import torch
+from kinds_support import tokens as minilm_tokens
 from small_models import train_tokenizer
 
-from gradaccord.data.examples import Choices, Document, Line, Tagged, Text, WordPair
+from gradaccord.data.examples import (
+    Candidate,
+    Choices,
+    Cloze,
+    Coreference,
+    Document,
+    Tagged,
+    Text,
+    WordPair,
+)
 from gradaccord.models.tokens import HuggingFaceTokens
-from gradaccord.tasks import build
+from gradaccord.tasks import (
+    EntityCloze,
+    MultiAnswer,
+    MultipleChoice,
+    PronounResolution,
+    Regression,
+    WordInContext,
+    build,
+)
 
 TEXTS = [Text("a good film", None, 0, "1"), Text("a bad one", None, 1, "2")]
 
@@ -49,24 +67,6 @@ def test_half_of_a_surrogate_pair(tokens: HuggingFaceTokens) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"labels": []}, "at least two classes"),
-        ({"labels": ["a", "b", "a"]}, "each of them once"),
-        ({"labels": ["a", "b", "c"], "average": "binary"}, "there are 3 classes"),
-    ],
-)
-def test_classes_that_cannot_be(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        build("classification", **options)
-
-
-def test_a_label_that_is_no_whole_number(tokens: HuggingFaceTokens) -> None:
-    with pytest.raises(ValueError, match=r"'1' has the label 0\.7"):
-        build("classification", labels=["a", "b"]).encode([Text("a", None, 0.7, "1")], tokens)
-
-
-@pytest.mark.parametrize(
     ("task", "examples", "predictions"),
     [
         (build("classification", labels=["a", "b"]), TEXTS, ["a", "c"]),
@@ -81,23 +81,26 @@ def test_predictions_of_another_kind(task: Any, examples: list[Any], predictions
         task.score(examples, predictions)
 
 
-@pytest.mark.parametrize("kind", ["summarization", "masked_lm"])
-def test_long_sets_are_tokenised_a_block_at_a_time(
-    tokens: HuggingFaceTokens, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    several = [f"film {'good ' * n}" for n in range(1, 8)]
-    examples = [Document(t, (t,)) if kind == "summarization" else Line(t) for t in several]
-    task, sizes = build(kind, max_length=8), []
-    whole = task.encode(examples, tokens)
-    encode = HuggingFaceTokens.encode
-
-    def counted(self: HuggingFaceTokens, firsts: Any, *rest: Any, **options: Any) -> Any:
-        sizes.append(len(firsts))
-        return encode(self, firsts, *rest, **options)
-
-    monkeypatch.setattr(HuggingFaceTokens, "encode", counted)
-    monkeypatch.setattr("gradaccord.tasks.tokenising.BLOCK", 3)
-    parts, about = task.encode(examples, tokens).parts()
-    assert max(sizes) == 3
-    assert about == whole.parts()[1]
-    assert all(torch.equal(part, whole.parts()[0][name]) for name, part in parts.items())
+@pytest.mark.parametrize(
+    ("task", "example", "said"),
+    [
+        (Regression(), Text("a", "b", 5.5, "x"), "'x' has the value 5.5: it must be in 0..5"),
+        (Regression(), Text("a", "b", math.nan, "x"), "'x' has the value nan"),
+        (Regression(), Text("a", None, 1.0, "x"), "`pair`"),
+        (MultipleChoice(), Choices("p", "cause", ("a", "b"), 2, "x"), "0..1, the number of a choice"),
+        (MultipleChoice(), Choices("p", "cause", (), None, "x"), "has no choices"),
+        (
+            MultiAnswer(),
+            Candidate("p", "q", "a", 3, "g", "x"),
+            "'x' has the label 3: it must be 0 or 1",
+        ),
+        (EntityCloze(), Cloze("p", "no gap", ("A",), (), "x"), "must hold @placeholder once"),
+        (EntityCloze(), Cloze("p", "@placeholder", (), (), "x"), "has no entities"),
+        (WordInContext(), WordPair("ab", "cd", (0, 3), (0, 1), 1, "x"), "first_span (0, 3)"),
+        (PronounResolution(), Coreference("ab", (0, 1), (1, 1), 1, "x"), "pronoun_span (1, 1)"),
+    ],
+)
+def test_an_example_that_cannot_be_is_named(task: object, example: object, said: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        task.encode([example], minilm_tokens())  # type: ignore[attr-defined]
+    assert said in str(caught.value)

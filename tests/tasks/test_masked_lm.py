@@ -14,7 +14,7 @@ from gradaccord.data.examples import Line
 from gradaccord.models.multitask import MultiTaskModel
 from gradaccord.models.trunks.loading import load_trunk
 from gradaccord.tasks import saved
-from gradaccord.tasks.evaluate import evaluate, predict
+from gradaccord.tasks.evaluation import evaluate, predict
 from gradaccord.tasks.kinds.masked_lm import MaskedLM
 
 pytest.importorskip("transformers")

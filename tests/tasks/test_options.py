@@ -14,6 +14,7 @@ from small_models import save_checkpoint
 from gradaccord import data
 from gradaccord.data.dataset import Dataset
 from gradaccord.data.examples import (
+    EXAMPLES,
     Candidate,
     Choices,
     Cloze,
@@ -25,7 +26,6 @@ from gradaccord.data.examples import (
     Text,
     WordPair,
 )
-from gradaccord.data.files.columns import FIELDS
 from gradaccord.data.images.labelled import Picture
 from gradaccord.models.multitask import MultiTaskModel
 from gradaccord.models.trunks.loading import load_trunk
@@ -75,7 +75,7 @@ def test_an_option_that_a_kind_does_not_use_is_refused_by_name(kind: str, option
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("kind", sorted({*FIELDS} - {"classification", "tagging"}))
+@pytest.mark.parametrize("kind", sorted({*EXAMPLES} - {"classification", "tagging"}))
 def test_labels_of_a_kind_without_classes_are_refused_in_python_too(kind: str, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text("{}\n")
     with pytest.raises(ValueError, match=rf"`labels` .* a {kind} task"):

@@ -10,22 +10,26 @@ import pytest
 import torch
 from small_models import save_checkpoint
 
-from gradaccord.data.examples import Document, Text
+from gradaccord.data.examples import Document
 from gradaccord.models.multitask import MultiTaskModel
 from gradaccord.models.trunks.loading import load_trunk
-from gradaccord.tasks.evaluate import evaluate, predict
-from gradaccord.tasks.kinds.classification import Classification
+from gradaccord.tasks.evaluation import evaluate, predict
 from gradaccord.tasks.kinds.summarization import Summarization
 from gradaccord.tasks.saved import load, save
 
 pytest.importorskip("transformers")
+
+
 SHARED = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "summarization"
+
 
 MADE = [
     Document("The bank raised its rates on Tuesday and the dollar rose.", ("bank raises rates",), "0"),
     Document("A brown fox was seen in the park by children on Monday.", ("fox seen in park",), "1"),
     Document("Profits fell, the company said, and its shares dropped.", ("company profits fall",), "2"),
 ]
+
+
 TASK = Summarization(max_summary=32, beams=2)
 
 
@@ -113,33 +117,6 @@ def test_summaries_and_loss_do_not_change_with_batch_or_padding(tmp_path, archit
     assert torch.allclose(whole * items, sum(loss * n for loss, n in parts), rtol=1e-5)
 
 
-def test_loss_is_that_of_the_model_itself(small):
-    from gradaccord.models.trunks.seq2seq import documents, summary_labels
-
-    model, _, encoded, _ = small
-    batch = encoded.batch([0, 1, 2])
-    with torch.no_grad():
-        ours, _ = TASK.loss(model("news", batch), batch)
-        theirs = model.trunk.model(**documents(batch), labels=summary_labels(batch)).loss
-    assert torch.allclose(ours, theirs, rtol=1e-6)
-
-
-def test_another_task_shares_the_encoder(small):
-    model, tokens, _, _ = small
-    task = Classification(("finance", "animals"))
-    examples = [Text(e.text, label=i % 2, id=e.id) for i, e in enumerate(MADE)]
-    both = MultiTaskModel(model.trunk, {"news": TASK.new_head(model.trunk), "topic":
-                                        task.new_head(model.trunk)})  # fmt: skip
-    batch = task.encode(examples, tokens).batch([0, 1, 2])
-    loss, _ = task.loss(both("topic", batch), batch)
-    loss.backward()
-    touched = {
-        n.split(".")[2] for n, p in both.named_parameters() if p.grad is not None and "trunk" in n
-    }
-    assert touched == {"shared", "encoder"}
-    both.zero_grad()
-
-
 def test_saved_and_loaded(small, tmp_path):
     from transformers import AutoModel, AutoModelForSeq2SeqLM
 
@@ -198,11 +175,6 @@ def test_encoder_alone_cannot_write(tmp_path):
     trunk, _ = load_trunk(save_checkpoint(tmp_path, "bart"))
     with pytest.raises(ValueError, match="needs a decoder.*decoder=True"):
         TASK.new_head(trunk)
-
-
-def test_encoder_alone_cannot_be_loaded_with_a_decoder(tmp_path):
-    with pytest.raises(ValueError, match="cannot be loaded"):
-        load_trunk(save_checkpoint(tmp_path, "bert"), decoder=True)
 
 
 def test_no_summary_to_learn_from(small):

@@ -11,8 +11,7 @@ from qa_support import sentences
 
 from gradaccord.data.encoded import IGNORED
 from gradaccord.data.examples import Tagged
-from gradaccord.tasks.kinds.iob2 import best_sequence, check_tags, tag_names
-from gradaccord.tasks.kinds.tagging import Tagging
+from gradaccord.tasks.kinds.tagging import Tagging, best_sequence, check_tags, tag_names
 from gradaccord.tasks.registry import build, options
 
 TASK = Tagging(("PER", "LOC"))

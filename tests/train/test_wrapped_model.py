@@ -10,7 +10,7 @@ from train_toy import said, same, weights
 from transformers import AutoModel
 
 from gradaccord.methods.registry import METHODS
-from gradaccord.models.trunks import switches
+from gradaccord.models.trunks import execution
 from gradaccord.models.trunks.huggingface import HuggingFaceTrunk
 
 OPTIONS = {
@@ -62,7 +62,7 @@ def graphs(monkeypatch, caplog):
 
     torch._dynamo.reset()
     caplog.set_level(logging.ERROR, "torch.__trace")  # pages of it, which pytest would keep
-    monkeypatch.setattr(switches, "BACKEND", backend)
+    monkeypatch.setattr(execution, "BACKEND", backend)
     yield calls
     torch._dynamo.reset()
 
@@ -110,7 +110,7 @@ def test_a_model_that_cannot_is_refused_at_validation(written, capsys, monkeypat
     def broken(module, inputs):
         raise RuntimeError("no compiler")
 
-    monkeypatch.setattr(switches, "BACKEND", broken)
+    monkeypatch.setattr(execution, "BACKEND", broken)
     sentence = said(capsys, "validate", written(train={"compile": True}))
     assert "A HuggingFaceTrunk cannot be compiled here (" in sentence
     assert "no compiler" in sentence

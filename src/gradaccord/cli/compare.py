@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 from contextlib import ExitStack
@@ -55,52 +54,41 @@ def compare(
     console = Console()
     with user_mistakes(ValueError, OSError, ModuleNotFoundError), ExitStack() as stack:
         from gradaccord.cli.compare_screen import Screen
-        from gradaccord.compare import tables
-        from gradaccord.compare.budget import budget_of
-        from gradaccord.compare.build_methods import check_builds
-        from gradaccord.compare.runs import Standing, execute, fitting_jobs, plan
-        from gradaccord.compare.specs import Spec, split_methods, with_controls
+        from gradaccord.compare.processes import jobs_that_fit, run_all
+        from gradaccord.compare.setup import set_up
+        from gradaccord.compare.specs import Spec, parse_methods, with_controls
         from gradaccord.compare.summary import summarise
+        from gradaccord.compare.tables import terminal, write_tables
         from gradaccord.runs.about import about
         from gradaccord.runs.files import ABOUT, write_json
         from gradaccord.runs.lock import locked
         from gradaccord.train.config_file import read_config
         from gradaccord.train.setup import load_problem
 
+        screen = Screen(console)
         base = read_config(file, overrides or [])
-        specs = [Spec.parse(text) for text in split_methods(methods)]
-        first = Spec.parse(baseline)
-        wanted = with_controls(specs, first) if controls else list(dict.fromkeys([first, *specs]))
+        specs = with_controls(parse_methods(methods), Spec.parse(baseline), controls)
         folder = out if out is not None else Path("runs") / f"{file.stem}-compare"
         stack.enter_context(locked(folder))
-        problem = load_problem(base, data)
-        gradients, memory = budget_of(base, problem)
-        check_builds(base, wanted, gradients, problem)
-        del problem  # its memory is the runs'
-        side_by_side = fitting_jobs(jobs, memory)
-        runs = plan(base, wanted, seeds, gradients, folder)
+        setup = set_up(base, specs, seeds, folder, load_problem(base, data))
+        jobs = jobs or jobs_that_fit(setup.memory_mb)
         write_json(folder / ABOUT, about(["gradaccord", *sys.argv[1:]]))
-        console.print(
-            f"{len(wanted)} methods x {seeds} seeds, {gradients:,} batch gradients each, "
-            f"{side_by_side} side by side: {', '.join(map(str, wanted))}.",
-            highlight=False,
-            soft_wrap=True,
+        screen.say(
+            f"{len(specs)} methods x {seeds} seeds, {setup.gradients:,} batch gradients each, "
+            f"{jobs} at a time: {', '.join(map(str, specs))}."
         )
-        screen = Screen(console)
         began = time.monotonic()
         try:
             with screen.running():
-                execute(runs, data=data, jobs=side_by_side, show=screen.show)
+                run_all(setup.runs, data=data, jobs=jobs, show=screen.show)
         except KeyboardInterrupt:
-            console.print("Interrupted; every run is saved. The same command goes on.", highlight=False)
+            screen.say("Interrupted; every run is saved. The same command continues.")
             raise typer.Exit(INTERRUPTED) from None
-        screen.show(Standing(runs, math.nan))
-        summary = summarise(runs)
-        written = tables.write(summary, folder)
-    for table in tables.terminal(summary, console.width):
+        comparison = summarise(setup.runs)
+        written = write_tables(comparison, folder)
+    for table in terminal(comparison, console.width):
         console.print(table, "", sep="\n", markup=False)
-    for sentence in [*tables.remarks(summary), *tables.findings(summary)]:
-        console.print(sentence, highlight=False, soft_wrap=True)
-    console.print(f"Took {time.monotonic() - began:.0f} s. Written: {', '.join(map(str, written))}",
-                  highlight=False, soft_wrap=True)  # fmt: skip
-    console.print(f"The whole picture: gradaccord report {folder}", highlight=False, soft_wrap=True)
+    for sentence in (*comparison.remarks, *comparison.findings):
+        screen.say(sentence)
+    screen.say(f"Took {time.monotonic() - began:.0f} s. Written: {', '.join(map(str, written))}")
+    screen.say(f"The whole picture: gradaccord report {folder}")

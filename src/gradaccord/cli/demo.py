@@ -61,42 +61,41 @@ def demo(
 
         cldr.names("en")
         require_matplotlib()
+        from gradaccord.cli import fewshot_screen, landscape_screen
         from gradaccord.cli.compare_screen import Screen
         from gradaccord.cli.demo_screen import NOTES, methods_table, plan_of, pretraining_screen
-        from gradaccord.cli.fewshot_screen import progress as few_shot_progress
-        from gradaccord.cli.landscape_screen import progress as landscape_progress
         from gradaccord.runs.about import about
         from gradaccord.runs.files import ABOUT, write_json
         from gradaccord.showcase.demo.findings import CAUTION, findings
         from gradaccord.showcase.demo.glyphs import few_shot
-        from gradaccord.showcase.demo.names import compare_names, pretrain, recipe, wanted
+        from gradaccord.showcase.demo.names import compare_names, demo_methods, pretrain, recipe
         from gradaccord.showcase.demo.page import write_page
         from gradaccord.showcase.demo.plane import landscape
 
         folder = out if out is not None else Path("runs") / ("demo-fast" if fast else "demo")
         settings = Settings(folder, seeds, gradients, methods, fast)
-        specs, (_, budget) = wanted(settings), recipe(settings)
+        specs, budget = demo_methods(settings), recipe(settings).train.gradients or 0
         folder.mkdir(parents=True, exist_ok=True)
         write_json(folder / ABOUT, about(["gradaccord", *sys.argv[1:]]))
         try:
             say("1 of 3: three optima on a plane. Who falls into one task's own?", "bold")
-            with landscape_progress(console) as show:
-                plane = landscape(settings, show)
-            say(plane["findings"][0] + (" That is after a tenth of the steps." if fast else ""))
+            with landscape_screen.progress(console) as show_landscape:
+                plane = landscape(settings, show_landscape)
+            say(plane.findings[0] + (" That is after a tenth of the steps." if fast else ""))
             say(f"2 of 3: names in twelve languages: {plan_of(len(specs), seeds, budget)}.", "bold")
-            screen = pretraining_screen(console)
-            with screen.running():
-                pretrain(settings, screen.show)
+            pretraining = pretraining_screen(console)
+            with pretraining.running():
+                pretrain(settings, pretraining.show)
             runs = Screen(console)
             with runs.running():
                 names = compare_names(settings, runs.show)
             console.print(methods_table(names))
             say(NOTES, "dim")
             say("3 of 3: a minute of learning characters from one picture each.", "bold")
-            with few_shot_progress(console, "MAML on glyphs") as show_episodes:
-                glyphs = few_shot(settings, show_episodes)
-            said = [*findings(plane, names, glyphs), *([CAUTION] if fast else [])]
-            page = write_page(folder, plane, names, glyphs, said)
+            with fewshot_screen.progress(console, "MAML on glyphs") as show_few_shot:
+                glyphs = few_shot(settings, show_few_shot)
+            found = [*findings(plane, names, glyphs), *([CAUTION] if fast else [])]
+            page = write_page(folder, plane, names, glyphs, found)
         except KeyboardInterrupt:
             say("Interrupted; finished parts are kept. The same command continues.")
             raise typer.Exit(INTERRUPTED) from None
@@ -105,6 +104,6 @@ def demo(
         if run.failure is not None:
             say(f"Missing: {run.spec}, seed {run.seed}, {run.failure}.")
     say("What was found:", "bold")
-    for sentence in said:
+    for sentence in found:
         say(sentence)
     say(f"The report: {page}", "bold")

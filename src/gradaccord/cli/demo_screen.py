@@ -1,4 +1,4 @@
-"""The demo's own words on a terminal: what comes next, and the table of the methods."""
+"""What the demo shows on a terminal: what comes next, pretraining, and the table of the methods."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from rich.table import Table
 
 from gradaccord.cli.screen import Screen, bar
 from gradaccord.compare.statistics import Difference, Mean, short_p
-from gradaccord.compare.summary import AVERAGE
 from gradaccord.pretrain.characters import Progress
 from gradaccord.runs.duration import duration
 from gradaccord.showcase.demo.names import Names
@@ -58,28 +57,27 @@ def methods_table(names: Names) -> Table:
     for place, heading in enumerate(HEADINGS):
         options = {"justify": "right", "no_wrap": True} if place else {"min_width": LONGEST}
         table.add_column(heading, **options)
-    for place, row in enumerate(names.summary.rows):
-        spec = row.spec
+    for place, own in enumerate(names.comparison.methods):
         table.add_row(
-            row.name.replace(":", ": ").replace(",", ", ") + (" (c)" if spec.is_control else ""),
-            _number(row.scores[AVERAGE], 1),
-            _difference(row.to_baseline) if place else "",
-            _number(Mean.of(list(names.zero_shot(spec).values())), 1),
-            _number(Mean.of(list(names.forgotten(spec, seen=True).values())), 2),
-            _number(Mean.of(list(names.forgotten(spec, seen=False).values())), 2),
-            _number(row.train_loss, 2),
-            _number(row.cosine, 3),
+            own.method.replace(":", ": ").replace(",", ", ") + (" (c)" if own.is_control else ""),
+            _number(own.average, 1),
+            _difference(own.vs_baseline) if place else "",
+            _number(Mean.of(names.unseen_scores(own.method).values()), 1),
+            _number(Mean.of(names.forgotten(own.method, trained=True).values()), 2),
+            _number(Mean.of(names.forgotten(own.method, trained=False).values()), 2),
+            _number(own.train_loss, 2),
+            _number(own.cosine, 3),
         )
     return table
 
 
 def _difference(difference: Difference) -> str:
     """With the corrected p alone: the report has the other beside it."""
-    if not difference.mean.count:
+    if not difference.count:
         return "–"
-    p = "no p" if difference.no_p else f"p {short_p(difference.holm)}"
-    return f"{difference.mean.value:+.2f} {p}"
+    p = "no p" if difference.no_p else f"p {short_p(difference.p_holm)}"
+    return f"{difference.mean:+.2f} {p}"
 
 
 def _number(mean: Mean, digits: int) -> str:
-    return f"{mean.value:.{digits}f}" if mean.count else "–"
+    return f"{mean.mean:.{digits}f}" if mean.count else "–"

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
 from gradaccord.cli.errors import INTERRUPTED, needs, user_mistakes
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from gradaccord.data.images.class_splits import ClassSplits
+    from gradaccord.meta.settings import FewShotSettings
+    from gradaccord.runs.interrupts import Interrupts
 
 app = typer.Typer(
     add_completion=False,
@@ -17,151 +27,114 @@ app = typer.Typer(
     no_args_is_help=True,
     help="Learn to learn from few examples: Reptile, MAML and its family, gradient sharing.",
 )
-ALGORITHMS = "maml, fomaml, meta-sgd, maml++, reptile, dotprod-inner, dotprod-outer"
 MISTAKES = (ValueError, OSError, ModuleNotFoundError, FloatingPointError)
+
+
+# The settings that are options, too: their type and help. `FewShotSettings` checks the values.
+OPTIONS: dict[str, tuple[type, str]] = {
+    "data": (
+        str,
+        "glyphs (characters drawn from fonts, no download; the default), omniglot, cub200, "
+        "tiny_imagenet_fewshot, fashion_mnist, or a folder or zip of images: train/, val/, test/ with "
+        "a folder for each class, or class folders alone, which are split 64/16/20.",
+    ),
+    "data_dir": (Path, "Where the named sets are: DIR/omniglot/images_background.zip and so on."),
+    "algorithm": (
+        str,
+        "One of maml, fomaml, meta-sgd, maml++, reptile, dotprod-inner, dotprod-outer. maml "
+        "differentiates through the inner steps; fomaml leaves that out (a third of the time); reptile "
+        "and dotprod need no queries. Default: maml.",
+    ),
+    "share": (
+        bool,
+        "Gradient sharing (Chang & Lipson 2020) on maml, meta-sgd or maml++: tasks of a batch also "
+        "follow a running mean of their gradients. Off unless a preset has it.",
+    ),
+    "preset": (str, "Published hyper-parameters; `gradaccord fewshot presets` lists them."),
+    "ways": (int, "Classes of a task. Default: 5."),
+    "shots": (int, "Labelled examples of each class to adapt to. Default: 1."),
+    "train_shots": (int, "The same in training, if it differs: Reptile takes 10 to 15."),
+    "queries": (int, "Examples of each class to measure the adaptation on, in training. Default: 5."),
+    "tasks": (int, "Tasks a meta-update is averaged over. Default: 4."),
+    "inner_lr": (
+        float,
+        "Step size of adaptation, on a loss that is a MEAN over examples. A rate published for a sum "
+        "over the ways (Finn's 0.4) must be multiplied by the ways (2.0).",
+    ),
+    "inner_steps": (int, "Steps of adaptation in training; time grows in proportion."),
+    "evaluation_steps": (int, "The same in evaluation, if it differs: Reptile takes 50."),
+    "outer_lr": (float, "Rate of the outer optimiser: 0.001 for Adam; Reptile 1."),
+    "network": (str, "Conv-4 as a code base has it: maml, reptile, maml++, or auto (by image size)."),
+    "filters": (int, "Channels of Conv-4: 64 for characters, 32 or 48 for photos."),
+    "size": (int, "Resize the images to this many pixels a side."),
+    "iterations": (int, "Meta-updates. Default: 3000, or no bound if --minutes is given."),
+    "minutes": (
+        float,
+        "Stop after this much training time (validation not counted), for comparisons at equal time. "
+        "Schedules then follow the clock.",
+    ),
+    "clock": (
+        str,
+        "What --minutes measures: wall, or processor, which leaves out what other programs on a busy "
+        "machine take. Default: wall.",
+    ),
+    "validate_every": (int, "Iterations between two validations; each also saves. Default: 100."),
+    "validation_tasks": (int, "Fixed tasks of a validation. Default: 100."),
+    "test_tasks": (int, "Fixed tasks of the final test. Default: 600."),
+    "test_queries": (
+        int,
+        "Queries of each class in validation and test. Default: 5; the interval is over tasks, so that "
+        "more of them hardly narrow it.",
+    ),
+    "transductive": (
+        bool,
+        "Let the queries of a task share batch statistics in evaluation. It makes tasks easier: never "
+        "compare such a number with one obtained without. Default: non-transductive.",
+    ),
+}
+NAMES = {"share": "--share/--no-share", "transductive": "--transductive/--non-transductive"}
+VARIABLES = {"data_dir": "GRADACCORD_DATA"}
+
+
+def settings_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command every option of `OPTIONS`; it is called with those given, as `chosen`."""
+
+    @wraps(command)
+    def called(**given: Any) -> None:
+        chosen = {name: given.pop(name) for name in OPTIONS}
+        command(chosen={n: value for n, value in chosen.items() if value is not None}, **given)
+
+    def option(name: str, kind: type, text: str) -> Parameter:
+        flag = NAMES.get(name, f"--{name.replace('_', '-')}")
+        hint = Annotated[kind | None, typer.Option(flag, help=text, envvar=VARIABLES.get(name))]  # type: ignore[valid-type]
+        return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=hint)
+
+    hints = get_type_hints(command, include_extras=True)
+    own = signature(command).parameters
+    parameters = [
+        *(option(name, kind, text) for name, (kind, text) in OPTIONS.items()),
+        *(
+            own[n].replace(annotation=hints[n], kind=Parameter.KEYWORD_ONLY)
+            for n in own
+            if n != "chosen"
+        ),
+    ]
+    setattr(called, "__signature__", Signature(parameters))  # noqa: B010
+    called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return called
 
 
 @app.command()
 @needs("report")
+@settings_options
 def train(
-    data: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME|PATH",
-            help="glyphs (characters drawn from fonts, no download; the default), omniglot, "
-            "cub200, tiny_imagenet_fewshot, fashion_mnist, or a folder or zip of images: "
-            "train/, val/, test/ with a folder for each class, or class folders alone, "
-            "which are split 64/16/20.",
-        ),
-    ] = None,
-    data_dir: Annotated[
-        Path | None,
-        typer.Option(
-            envvar="GRADACCORD_DATA",
-            metavar="DIR",
-            help="Where the named sets are: DIR/omniglot/images_background.zip and so on.",
-        ),
-    ] = None,
-    algorithm: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help=f"One of {ALGORITHMS}. maml differentiates through the inner steps; fomaml "
-            "leaves that out (a third of the time); reptile and dotprod need no queries. "
-            "Default: maml.",
-        ),
-    ] = None,
-    share: Annotated[
-        bool | None,
-        typer.Option(
-            "--share/--no-share",
-            help="Gradient sharing (Chang & Lipson 2020) on maml, meta-sgd or maml++: tasks of a "
-            "batch also follow a running mean of their gradients. Off unless a preset has "
-            "it.",
-        ),
-    ] = None,
-    preset: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Published hyper-parameters; `gradaccord fewshot presets` lists them."
-        ),
-    ] = None,
-    ways: Annotated[int | None, typer.Option(min=2, help="Classes of a task. Default: 5.")] = None,
-    shots: Annotated[
-        int | None, typer.Option(min=1, help="Labelled examples of each class to adapt to. Default: 1.")
-    ] = None,
-    train_shots: Annotated[
-        int | None,
-        typer.Option(min=1, help="The same in training, if it differs: Reptile takes 10 to 15."),
-    ] = None,
-    queries: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Examples of each class that judge the adaptation, in training. Default: 5."
-        ),
-    ] = None,
-    tasks: Annotated[
-        int | None, typer.Option(min=1, help="Tasks a meta-update is averaged over. Default: 4.")
-    ] = None,
-    inner_lr: Annotated[
-        float | None,
-        typer.Option(
-            metavar="RATE",
-            help="Step size of adaptation, on a loss that is a MEAN over examples. A rate "
-            "published for a sum over the ways (Finn's 0.4) must be multiplied by the ways "
-            "(2.0).",
-        ),
-    ] = None,
-    inner_steps: Annotated[
-        int | None,
-        typer.Option(min=1, help="Steps of adaptation in training; time grows in proportion."),
-    ] = None,
-    evaluation_steps: Annotated[
-        int | None,
-        typer.Option(min=0, help="The same in evaluation, if it differs: Reptile takes 50."),
-    ] = None,
-    outer_lr: Annotated[
-        float | None,
-        typer.Option(metavar="RATE", help="Rate of the outer optimiser: 0.001 for Adam; Reptile 1."),
-    ] = None,
-    network: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Conv-4 as a code base has it: maml, reptile, maml++, or auto (by image size).",
-        ),
-    ] = None,
-    filters: Annotated[
-        int | None,
-        typer.Option(min=1, help="Channels of Conv-4: 64 for characters, 32 or 48 for photos."),
-    ] = None,
-    size: Annotated[
-        int | None, typer.Option(min=16, help="Resize the images to this many pixels a side.")
-    ] = None,
-    iterations: Annotated[
-        int | None,
-        typer.Option(min=1, help="Meta-updates. Default: 3000, or no bound if --minutes is given."),
-    ] = None,
-    minutes: Annotated[
-        float | None,
-        typer.Option(
-            help="Stop after this much training time (validation not counted), for comparisons "
-            "at equal time. Schedules then follow the clock.",
-        ),
-    ] = None,
-    clock: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="What --minutes measures: wall, or processor, which leaves out what other "
-            "programs on a busy machine take. Default: wall.",
-        ),
-    ] = None,
-    validate_every: Annotated[
-        int | None,
-        typer.Option(min=1, help="Iterations between two validations; each also saves. Default: 100."),
-    ] = None,
-    validation_tasks: Annotated[
-        int | None, typer.Option(min=1, help="Fixed tasks of a validation. Default: 100.")
-    ] = None,
-    test_tasks: Annotated[
-        int | None, typer.Option(min=1, help="Fixed tasks of the final test. Default: 600.")
-    ] = None,
-    test_queries: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Queries of each class in validation and test. Default: 5; the interval is over "
-            "tasks, so that more of them hardly narrow it.",
-        ),
-    ] = None,
-    transductive: Annotated[
-        bool | None,
-        typer.Option(
-            "--transductive/--non-transductive",
-            help="Let the queries of a task share batch statistics in evaluation. It makes tasks "
-            "easier: never compare such a number with one obtained without. Default: "
-            "non-transductive.",
+    chosen: dict[str, Any],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="KEY=VALUE",
+            help="Any setting of settings.json, e.g. inner_lr=0.05 schedule=cosine clip=10; an "
+            "option below of the same name is the same setting.",
         ),
     ] = None,
     seeds: Annotated[
@@ -177,8 +150,8 @@ def train(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Go on with the run in this folder, with its own settings; only --iterations, "
-            "--minutes, --test-tasks and --seeds may be given beside it.",
+            help="Resume the run in this folder, with its own settings; only --iterations, "
+            "--minutes, --test-tasks and --seeds may be given with it.",
         ),
     ] = None,
 ) -> None:
@@ -192,49 +165,132 @@ def train(
 
     [bold]gradaccord fewshot train --data photos.zip --size 84 --share --seeds 3 --minutes 10[/bold]
 
+    Any setting by its name: [bold]gradaccord fewshot train algorithm=reptile inner_batch=5[/bold]
+
     Ctrl-C saves; --resume DIR goes on. A run that was killed goes on from its last checkpoint and
     ends with the same weights, bit for bit (with --minutes the clock decides).
     """
     from rich.console import Console
 
-    from gradaccord.meta.run_folder import new_run, old_run
+    from gradaccord.runs.interrupts import Interrupts
+    from gradaccord.runs.lock import locked
 
     console = Console()
-    limits = {"iterations": iterations, "minutes": minutes, "test_tasks": test_tasks}
-    chosen = {
-        "data": data, "data_dir": str(data_dir) if data_dir else None, "size": size, "share": share,
-        "ways": ways, "shots": shots, "train_shots": train_shots, "queries": queries, "tasks": tasks,
-        "inner_lr": inner_lr, "inner_steps": inner_steps, "evaluation_steps": evaluation_steps,
-        "outer_lr": outer_lr, "network": network, "filters": filters, "clock": clock,
-        "validate_every": validate_every, "validation_tasks": validation_tasks,
-        "test_queries": test_queries, "transductive": transductive, **limits,
-    }  # fmt: skip
     with user_mistakes(*MISTAKES):
+        data_dir = chosen.get("data_dir")
         if resume is None:
-            settings, folder = new_run(algorithm, preset, chosen, out)
+            settings, folder = _new_run(chosen, overrides or [], out)
         else:
-            given = [*(k for k in chosen if chosen[k] is not None and k not in (*limits, "data_dir"))]
-            given += [k for k, v in (("algorithm", algorithm), ("preset", preset), ("out", out)) if v]
-            settings, folder, seeds = old_run(resume, given, limits, seeds)
+            settings, folder, seeds = _old_run(resume, chosen, overrides or [], out, seeds)
         from gradaccord.cli.fewshot_screen import introduction
-        from gradaccord.meta import seeds as runs  # torch, which a wrong option does not wait for
-        from gradaccord.runs.interrupts import Interrupts
+        from gradaccord.data.images.class_splits import load
 
-        splits = runs.load_data(settings, data_dir)
-        folder.mkdir(parents=True, exist_ok=True)
+        splits = load(settings.data, data_dir or settings.data_dir, size=settings.size)
+    with user_mistakes(*MISTAKES), locked(folder), Interrupts() as interrupts:
         settings.save(folder / "settings.json")
-    console.print(introduction(settings, splits, seeds), highlight=False, soft_wrap=True)
-    console.print(f"Folder: {folder}", highlight=False, soft_wrap=True)
-    with Interrupts() as interrupts:
+        console.print(introduction(settings, splits, seeds), highlight=False, soft_wrap=True)
+        console.print(f"Folder: {folder}", highlight=False, soft_wrap=True)
         for seed in range(seeds):
-            with user_mistakes(*MISTAKES):
-                finished = runs.run_seed(
-                    console, settings, splits, folder, seed, seeds, lambda: interrupts.noted
+            if not _run_seed(console, settings, splits, folder, seed, seeds, interrupts):
+                more = f" --seeds {seeds}" if seeds > 1 else ""
+                console.print(
+                    "Interrupted; everything is saved. Go on with:\n"
+                    f"  gradaccord fewshot train --resume {folder}{more}",
+                    highlight=False,
+                    soft_wrap=True,
                 )
-            if not finished:
-                runs.say_how_to_go_on(console, folder, seeds)
                 raise typer.Exit(INTERRUPTED)
-    runs.finish(console, splits, folder)
+    _finish(console, splits, folder)
+
+
+def _new_run(
+    chosen: dict[str, Any], overrides: list[str], out: Path | None
+) -> tuple[FewShotSettings, Path]:
+    """Settings and folder of a new run; a folder that holds one already is refused."""
+    from gradaccord.meta.settings import parse_overrides, settings_for
+
+    chosen = {name: str(value) if name == "data_dir" else value for name, value in chosen.items()}
+    settings = settings_for(**(chosen | parse_overrides(overrides)))
+    folder = out or Path("runs/fewshot") / settings.name
+    if any(folder.glob("seed-*/check*")):  # checkpoints/, or checkpoint.pt of release 0.1
+        raise ValueError(
+            f"{folder} holds a run already: resume it by --resume {folder}, or give another --out."
+        )
+    return settings, folder
+
+
+def _old_run(
+    folder: Path, chosen: dict[str, Any], overrides: list[str], out: Path | None, seeds: int
+) -> tuple[FewShotSettings, Path, int]:
+    """Settings, folder and number of seeds of a run that is resumed; only limits may be given."""
+    from gradaccord.meta.settings import LIMITS, FewShotSettings, parse_overrides
+
+    changes = chosen | parse_overrides(overrides) | ({"out": out} if out else {})
+    changes.pop("data_dir", None)
+    for name in changes:
+        if name not in LIMITS:
+            raise ValueError(
+                f"--{name.replace('_', '-')} cannot be given with --resume: the run keeps its own "
+                "settings."
+            )
+    if not (folder / "settings.json").exists():
+        raise FileNotFoundError(f"{folder} holds no run: it has no settings.json.")
+    settings = FewShotSettings.read(folder / "settings.json").changed(**changes)
+    return settings, folder, max(seeds, len(list(folder.glob("seed-*"))))
+
+
+def _run_seed(
+    console: Console,
+    settings: FewShotSettings,
+    splits: ClassSplits,
+    folder: Path,
+    seed: int,
+    seeds: int,
+    interrupts: Interrupts,
+) -> bool:
+    """Train and test one seed; False if it was interrupted."""
+    from gradaccord.cli.fewshot_screen import progress, results
+    from gradaccord.meta.results import FewShotResults
+    from gradaccord.meta.run import Run
+
+    def say(sentence: str) -> None:
+        console.print(sentence, highlight=False, soft_wrap=True)
+
+    run = Run(settings, splits, folder / f"seed-{seed}", seed, say)
+    label = settings.label if seeds == 1 else f"{settings.label} seed {seed}"
+    if run.finished and FewShotResults.exists(run.folder):
+        tested = FewShotResults.read(run.folder)
+        if tested.single.tasks == settings.test_tasks:
+            say(f"{label}: finished before")
+            return True
+    with progress(console, label) as show:
+        if not run.train(show, lambda: interrupts.noted):
+            return False
+        tested = run.test(show)
+    head = f"seed {seed}: " if seeds > 1 else ""
+    say(f"{head}{tested.iterations} iterations, {tested.training_seconds:.0f} s of training")
+    say(results(tested))
+    return True
+
+
+def _finish(console: Console, splits: ClassSplits, folder: Path) -> None:
+    """Over all seeds: the mean, and the figures."""
+    from gradaccord.meta.evaluation import mean_and_interval
+    from gradaccord.meta.results import FewShotResults
+    from gradaccord.meta.saved import draw_run, seed_folders
+
+    values = [FewShotResults.read(place).single.value for place in seed_folders(folder)]
+    if len(values) > 1:
+        mean, interval = mean_and_interval(values)
+        console.print(
+            f"mean of {len(values)} seeds: {mean:.2f} % ± {interval:.2f} (95 % interval over seeds)",
+            highlight=False,
+        )
+    try:
+        for path in draw_run(folder, splits):
+            console.print(f"Written: {path}", highlight=False, soft_wrap=True)
+    except ModuleNotFoundError as error:
+        console.print(f"No figures: {error}", highlight=False, soft_wrap=True)
 
 
 @app.command("eval")
@@ -274,21 +330,32 @@ def evaluate_run(
 
     [bold]gradaccord fewshot eval runs/fewshot/glyphs-5way-1shot-maml --steps 10 --by-step[/bold]
     """
-    from dataclasses import replace
-
-    from gradaccord.meta.saved import seed_folders
-    from gradaccord.meta.seeds import evaluate_seed, load_data
-    from gradaccord.meta.settings import Settings
+    from gradaccord.data.images.class_splits import load
+    from gradaccord.meta.evaluation import evaluate, evaluate_ensemble
+    from gradaccord.meta.saved import Trained, seed_folders
+    from gradaccord.meta.settings import FewShotSettings
 
     with user_mistakes(*MISTAKES):
         places = seed_folders(folder)
-        settings = Settings.read(places[0] / "settings.json")
-        settings = replace(
-            settings, shots=shots or settings.shots, test_queries=queries or settings.test_queries
-        )
-        splits = load_data(settings, data_dir)
+        settings = FewShotSettings.read(places[0] / "settings.json")
+        settings = settings.changed(shots=shots, test_queries=queries)
+        splits = load(settings.data, data_dir or settings.data_dir, size=settings.size)
+        options: dict[str, Any] = {
+            "steps": settings.evaluation_steps if steps is None else steps,
+            "transductive": transductive,
+        }
         for place in places:
-            evaluate_seed(place, settings, splits, tasks, steps, transductive, by_step, ensemble)
+            trained = Trained(place, splits, settings)
+            fixed = trained.test_tasks(tasks)
+            found = evaluate(trained.learner, fixed, by_step=by_step, **options)
+            print(f"{place.name}  {settings.ways}-way {settings.shots}-shot  {found}")
+            if by_step:
+                values = zip(found.by_step, found.interval_by_step, strict=True)
+                for step, (value, interval) in enumerate(values):
+                    print(f"  after {step:2} steps  {value:6.2f} % ± {interval:.2f}")
+            if ensemble:
+                joined = evaluate_ensemble(trained.learner, trained.states, fixed, **options)
+                print(f"{place.name}  {joined}")
 
 
 @app.command()
@@ -305,13 +372,13 @@ def figures(
     from gradaccord.meta.figures import validation_figure, write
     from gradaccord.meta.run import validation_curve
     from gradaccord.meta.saved import seed_folders
-    from gradaccord.meta.settings import Settings
+    from gradaccord.meta.settings import FewShotSettings
 
     with user_mistakes(*MISTAKES):
         runs = {}
         for folder in folders:
             places = seed_folders(folder)
-            settings = Settings.read(places[0] / "settings.json")
+            settings = FewShotSettings.read(places[0] / "settings.json")
             label = settings.label if settings.label not in runs else folder.name
             runs[label] = [validation_curve(place) for place in places]
         print(f"Written: {write(validation_figure(runs), out)}")

@@ -9,16 +9,16 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
-from gradaccord.meta.evaluation import Evaluation
-from gradaccord.meta.run import Standing
-from gradaccord.meta.settings import Settings
+from gradaccord.meta.results import FewShotResults
+from gradaccord.meta.run import RunProgress
+from gradaccord.meta.settings import FewShotSettings
 from gradaccord.runs.duration import duration
 
 LINE_EVERY = 10.0  # seconds between two lines where there is no terminal
 DRAW_EVERY = 0.2
 
 
-def introduction(settings: Settings, data: object, seeds: int) -> str:
+def introduction(settings: FewShotSettings, data: object, seeds: int) -> str:
     """What is about to happen, with all that decides how its numbers are to be read."""
     s = settings
     end = " or ".join(
@@ -42,22 +42,22 @@ def introduction(settings: Settings, data: object, seeds: int) -> str:
     )
 
 
-def status(standing: Standing) -> str:
+def status(state: RunProgress) -> str:
     """Loss, accuracies and the learned weights of gradient sharing, in one line."""
-    parts = [] if standing.loss != standing.loss else [f"loss {standing.loss:.3f}"]
-    if standing.accuracy == standing.accuracy:
-        parts.append(f"train {standing.accuracy:.1f} %")
-    if standing.validation is not None:
-        value, interval = standing.validation
-        parts.append(f"validation {value:.1f} ± {interval:.1f} % (best {standing.best:.1f})")
-    for name, values in (("σ(m)", standing.sigma_m), ("σ(λ)", standing.sigma_lambda)):
+    parts = [] if state.loss != state.loss else [f"loss {state.loss:.3f}"]
+    if state.accuracy == state.accuracy:
+        parts.append(f"train {state.accuracy:.1f} %")
+    if state.validation is not None:
+        value, interval = state.validation
+        parts.append(f"validation {value:.1f} ± {interval:.1f} % (best {state.best:.1f})")
+    for name, values in (("σ(m)", state.sigma_m), ("σ(λ)", state.sigma_lambda)):
         if values:
             parts.append(f"{name} {values[0]:.2f}…{values[-1]:.2f}")
     return "  ".join(parts)
 
 
 @contextmanager
-def progress(console: Console, label: str) -> Iterator[Callable[[Standing], None]]:
+def progress(console: Console, label: str) -> Iterator[Callable[[RunProgress], None]]:
     """What to give to `Run.train`: draws a bar, or prints a line every ten seconds."""
     if not console.is_terminal:
         yield _lines(console, label)
@@ -72,34 +72,34 @@ def progress(console: Console, label: str) -> Iterator[Callable[[Standing], None
         task = bar.add_task(label, total=1.0, left="", status="")
         last = 0.0
 
-        def show(standing: Standing) -> None:
+        def show(state: RunProgress) -> None:
             nonlocal last
-            if time.monotonic() - last < DRAW_EVERY and standing.doing == "training":
+            if time.monotonic() - last < DRAW_EVERY and state.doing == "training":
                 return
             last = time.monotonic()
-            left = duration(standing.seconds_left) + " left"
+            left = duration(state.seconds_left) + " left"
             bar.update(
                 task,
-                completed=standing.share,
-                left=left if standing.doing == "training" else standing.doing,
-                status=status(standing),
+                completed=state.share,
+                left=left if state.doing == "training" else state.doing,
+                status=status(state),
             )
             bar.refresh()
 
         yield show
 
 
-def _lines(console: Console, label: str) -> Callable[[Standing], None]:
+def _lines(console: Console, label: str) -> Callable[[RunProgress], None]:
     last = time.monotonic()
 
-    def show(standing: Standing) -> None:
+    def show(state: RunProgress) -> None:
         nonlocal last
         if time.monotonic() - last >= LINE_EVERY:
             last = time.monotonic()
-            left = duration(standing.seconds_left)
+            left = duration(state.seconds_left)
             console.print(
-                f"{label}  {standing.share:.0%}  iteration {standing.iteration}  {left} left  "
-                f"{status(standing)}",
+                f"{label}  {state.share:.0%}  iteration {state.iteration}  {left} left  "
+                f"{status(state)}",
                 soft_wrap=True,
                 highlight=False,
             )
@@ -107,11 +107,12 @@ def _lines(console: Console, label: str) -> Callable[[Standing], None]:
     return show
 
 
-def results(tested: dict[str, Evaluation], best_iteration: int) -> str:
+def results(tested: FewShotResults) -> str:
     """The test results of one run: the single model, and the ensemble apart from it."""
-    lines = [f"test  {tested['single']}, best checkpoint by validation: iteration {best_iteration}"]
-    if "ensemble" in tested:
+    best = f"best checkpoint by validation: iteration {tested.best_iteration}"
+    lines = [f"test  {tested.single}, {best}"]
+    if tested.ensemble is not None:
         lines.append(
-            f"test  {tested['ensemble']}: not a single model, {tested['ensemble'].models} x the cost"
+            f"test  {tested.ensemble}: not a single model, {tested.ensemble.models} x the cost"
         )
     return "\n".join(lines)

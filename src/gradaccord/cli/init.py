@@ -10,42 +10,8 @@ import typer
 from gradaccord.cli.errors import user_mistakes
 from gradaccord.core.did_you_mean import nearest
 from gradaccord.recipes import recipe_texts
-
-_TEXTS = "minilm                  # or the folder of a Hugging Face model; `characters` for the names"
-_MODELS = {
-    "summarization": "PATH                    # the folder of an encoder-decoder, such as T5 or BART",
-    "image": "resnet18                # or conv4; fresh weights",
-}
-
-# The ending of own files of each kind, and the lines that say what is in them.
-_FILES = {
-    "classification": (
-        "csv",
-        ["columns: {first: sentence, label: label}", "labels: [negative, positive]"],
-    ),
-    "regression": (
-        "csv",
-        ["columns: {first: sentence1, second: sentence2, label: score}", "low: 0", "high: 5"],
-    ),
-    "multiple_choice": (
-        "csv",
-        ['columns: {premise: premise, question: question, choices: "choice1,choice2", label: label}'],
-    ),
-    "multi_answer": (
-        "jsonl",
-        ["# each line: passage, question, answer, label (true or false), group (of the question)"],
-    ),
-    "cloze": ("jsonl", ["# each line: passage, query (with @placeholder), entities, answers"]),
-    "word_in_context": (
-        "jsonl",
-        ["# each line: first, second, first_span and second_span ([start, end]), label"],
-    ),
-    "coreference": ("jsonl", ["# each line: text, noun_span and pronoun_span ([start, end]), label"]),
-    "question_answering": ("json", ["# as SQuAD has it; or jsonl with question, context, answers"]),
-    "tagging": ("conll", ["# a word and its IOB2 tag a line, an empty line between sentences"]),
-    "summarization": ("csv", ["columns: {text: document, summaries: summary}"]),
-    "masked_lm": ("txt", ["# a text a line"]),
-}
+from gradaccord.tasks.registry import KINDS
+from gradaccord.tasks.task import StartingFile
 
 _TEMPLATE = """\
 # gradaccord train {out} | gradaccord compare {out} --methods pcgrad,gradvac --seeds 3
@@ -93,7 +59,6 @@ def init(
 
 def starting_file(kind_or_recipe: str, out: str) -> str:
     """The text of a file to start from."""
-    from gradaccord.tasks.registry import KINDS
 
     recipes = recipe_texts()
     if kind_or_recipe in recipes:
@@ -103,15 +68,13 @@ def starting_file(kind_or_recipe: str, out: str) -> str:
         raise ValueError(
             f"There is no kind or recipe {kind_or_recipe!r}: {nearest(kind_or_recipe, known)}"
         )
-    return _TEMPLATE.format(
-        out=out, model=_MODELS.get(kind_or_recipe, _TEXTS), tasks=_tasks(kind_or_recipe)
-    )
+    start = KINDS[kind_or_recipe].start()
+    return _TEMPLATE.format(out=out, model=start.model, tasks=_tasks(kind_or_recipe, start))
 
 
-def _tasks(kind: str) -> str:
-    if kind not in _FILES:  # images: only known sets are read
-        return "  first: {data: fashion-mnist}\n  # second: {data: mnist}\n"
-    ending, more = _FILES[kind]
-    lines = [f"files: {{train: train.{ending}, dev: dev.{ending}}}", f"kind: {kind}", *more]
-    inside = "".join(f"    {line}\n" for line in lines)
+def _tasks(kind: str, start: StartingFile) -> str:
+    if not start.ending:  # only known sets are read
+        return "".join(f"  {line}\n" for line in start.lines)
+    files = f"files: {{train: train.{start.ending}, dev: dev.{start.ending}}}"
+    inside = "".join(f"    {line}\n" for line in (files, f"kind: {kind}", *start.lines))
     return f"  first:\n{inside}  # second: {{data: sts, pair: cross, head: hidden}}\n"

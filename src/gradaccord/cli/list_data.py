@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gradaccord.data.files.found import Found
-from gradaccord.data.files.layouts import ORDER
+from gradaccord.data.dataset import ORDER, Found
 from gradaccord.data.registry import FOLDER, find, names
 
 if TYPE_CHECKING:

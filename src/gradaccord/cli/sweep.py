@@ -61,16 +61,16 @@ def sweep(
                     data=data,
                     jobs=jobs,
                     show=screen.show,
-                    say=lambda sentence: console.print(sentence, highlight=False, soft_wrap=True),
+                    say=screen.say,
                 )
         except KeyboardInterrupt:
-            console.print("Interrupted; finished trials are kept. The same command goes on.")
+            screen.say("Interrupted; finished trials are kept. The same command continues.")
             raise typer.Exit(INTERRUPTED) from None
     if not any(trial.value is not None for trial in study.trials):
-        console.print("No trial finished.")
+        screen.say("No trial finished.")
         raise typer.Exit(1)
     chosen = " ".join(f"{key}={value}" for key, value in study.best_params.items())
-    console.print(f"Best on dev: {study.best_value:.2f} with {chosen}", highlight=False, soft_wrap=True)
+    screen.say(f"Best on dev: {study.best_value:.2f} with {chosen}")
     written = [str(folder / STORAGE), str(folder / BEST)]
     try:
         from gradaccord.report.page import write_report
@@ -78,5 +78,5 @@ def sweep(
         written.append(str(write_report(folder)))
     except ModuleNotFoundError as error:
         written.append(f"no page ({missing_package(error)})")
-    console.print(f"Written: {', '.join(written)}", highlight=False, soft_wrap=True)
-    console.print(f"Train with them: gradaccord train {folder / BEST}", highlight=False, soft_wrap=True)
+    screen.say(f"Written: {', '.join(written)}")
+    screen.say(f"Train with them: gradaccord train {folder / BEST}")

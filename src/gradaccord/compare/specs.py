@@ -111,13 +111,20 @@ class Spec:
         return base.model_copy(update={"train": train, "regularize": regularize, "method": method})
 
 
-def with_controls(specs: Iterable[Spec], baseline: Spec) -> list[Spec]:
+def with_controls(specs: Iterable[Spec], baseline: Spec, controls: bool = True) -> list[Spec]:
     """The baseline, the methods, and each one's controls right before it, nothing twice."""
-    found: list[Spec] = [baseline]
-    for spec in specs:
-        for one in (*spec.controls(), spec):
-            if one not in found:
-                found.append(one)
+    wanted = [one for spec in specs for one in (*(spec.controls() if controls else ()), spec)]
+    return list(dict.fromkeys([baseline, *wanted]))
+
+
+def parse_methods(text: str) -> list[Spec]:
+    """Split at semicolons; without any, at commas, unless these separate the options of a method."""
+    separator = ";" if ";" in text or ":" in text else ","
+    found = [Spec.parse(part) for part in text.split(separator) if part.strip()]
+    if not found:
+        raise ValueError(
+            "`--methods` is empty: name at least one; `gradaccord list methods` shows all."
+        )
     return found
 
 
@@ -136,14 +143,3 @@ def read_value(text: str) -> Any:
         except ValueError:
             return value
     return value
-
-
-def split_methods(text: str) -> list[str]:
-    """At semicolons; at commas where there are none (a comma also parts the options of a method)."""
-    separator = ";" if ";" in text or ":" in text else ","
-    found = [part.strip() for part in text.split(separator) if part.strip()]
-    if not found:
-        raise ValueError(
-            "`--methods` is empty: name at least one; `gradaccord list methods` shows all."
-        )
-    return found

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer
 
 PAIRS = 3  # below, a t-test has next to no power, and two equal differences look certain
 EQUAL = 1e-9  # of the scores: differences that vary by less are equal, and have no p value
@@ -14,41 +15,57 @@ EQUAL = 1e-9  # of the scores: differences that vary by less are equal, and have
 Key = TypeVar("Key", bound=Hashable)
 
 
-@dataclass(frozen=True)
-class Mean:
-    """A mean over seeds; the standard error is NaN for a single one."""
+def _null_is_nan(value: Any) -> Any:
+    return math.nan if value is None else value
 
-    value: float
-    error: float
+
+def _nan_is_null(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+# NaN where it is unknown, which JSON writes as null.
+Number = Annotated[float, BeforeValidator(_null_is_nan), PlainSerializer(_nan_is_null)]
+
+
+class Mean(BaseModel):
+    """A mean over seeds; NaN without any, and the standard error is NaN for a single one."""
+
+    model_config = ConfigDict(frozen=True)
+
+    mean: Number
+    error: Number
     count: int
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Mean:
+    def of(cls, values: Iterable[float]) -> Mean:
         """Of the numbers that are finite."""
         known = [value for value in values if math.isfinite(value)]
         if not known:
-            return cls(math.nan, math.nan, 0)
+            return Mean(mean=math.nan, error=math.nan, count=0)
         error = statistics.stdev(known) / math.sqrt(len(known)) if len(known) > 1 else math.nan
-        return cls(statistics.fmean(known), error, len(known))
+        return Mean(mean=statistics.fmean(known), error=error, count=len(known))
 
-    def __str__(self) -> str:
+    def text(self, digits: int = 2) -> str:
+        """The mean ± its error, or a dash."""
         if not self.count:
             return "–"
-        return f"{self.value:.2f}" + ("" if math.isnan(self.error) else f" ± {self.error:.2f}")
+        error = "" if math.isnan(self.error) else f" ± {self.error:.{digits}f}"
+        return f"{self.mean:.{digits}f}{error}"
+
+    def __str__(self) -> str:
+        return self.text()
 
 
-@dataclass(frozen=True)
-class Difference:
-    """Between two methods on the same seeds.
+class Difference(Mean):
+    """The mean difference between two methods on the same seeds.
 
     p: of the paired t-test; NaN if there is none, and `no_p` says why.
-    holm: the same, corrected for all tests of its family (`corrected`); p where it stands alone.
+    p_holm: the same, corrected for all tests of its family (`corrected`); p where it stands alone.
     """
 
-    mean: Mean
-    p: float
-    no_p: str
-    holm: float
+    p: Number
+    p_holm: Number = math.nan
+    no_p: str = ""
 
     @classmethod
     def between(cls, ours: Mapping[int, float], theirs: Mapping[int, float]) -> Difference:
@@ -56,29 +73,40 @@ class Difference:
         pairs = [(ours[seed], theirs[seed]) for seed in sorted(set(ours) & set(theirs))]
         pairs = [pair for pair in pairs if all(map(math.isfinite, pair))]
         differences = [own - other for own, other in pairs]
-        no_p = _why_none(pairs, differences)
+        no_p = _why_no_p(pairs, differences)
         p = math.nan if no_p else _p_value(differences)
-        return cls(Mean.of(differences), p, no_p, p)
+        mean = Mean.of(differences)
+        return cls(mean=mean.mean, error=mean.error, count=mean.count, p=p, p_holm=p, no_p=no_p)
 
     @property
     def clear(self) -> bool:
         """Whether it is unlikely to be chance, by 5 % for all tests of the family together."""
-        return self.holm < 0.05
+        return self.p_holm < 0.05
 
     @property
-    def told(self) -> str:
+    def clear_gain(self) -> bool:
+        """Whether it is clearly above zero."""
+        return self.clear and self.mean > 0
+
+    @property
+    def p_text(self) -> str:
         """The p value with the corrected one, or why there is none."""
-        return told_p(self.p, self.holm, self.no_p)
+        if self.no_p:
+            return f"no p: {self.no_p}"
+        known = (("p", self.p), ("Holm", self.p_holm))
+        return ", ".join(f"{name} {short_p(p)}" for name, p in known if not math.isnan(p))
 
     def __str__(self) -> str:
-        return f"{self.mean.value:+.2f} ({self.told})" if self.mean.count else "–"
+        if not self.count:
+            return "–"
+        return f"{self.mean:+.2f}" + (f" ({self.p_text})" if self.p_text else "")
 
 
 def corrected(family: Mapping[Key, Difference]) -> dict[Key, Difference]:
     """The same differences, their p values corrected for one another."""
     values = holm([difference.p for difference in family.values()])
     return {
-        key: replace(difference, holm=value)
+        key: difference.model_copy(update={"p_holm": value})
         for (key, difference), value in zip(family.items(), values, strict=True)
     }
 
@@ -97,24 +125,13 @@ def holm(ps: Sequence[float]) -> list[float]:
     return found
 
 
-def told_p(p: float | None, corrected: float | None, no_p: str) -> str:
-    """In words, the same wherever a difference is shown."""
-    if no_p:
-        return f"no p: {no_p}"
-    known = [
-        p is not None and f"p {short_p(p)}",
-        corrected is not None and f"Holm {short_p(corrected)}",
-    ]
-    return ", ".join(one for one in known if one)
-
-
 def short_p(p: float) -> str:
-    """As many digits as say something."""
+    """As many digits as mean something."""
     return "< 0.001" if p < 0.001 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
 
 
-def _why_none(pairs: Sequence[tuple[float, float]], differences: Sequence[float]) -> str:
-    """Why a t-test says nothing here; empty where it says something."""
+def _why_no_p(pairs: Sequence[tuple[float, float]], differences: Sequence[float]) -> str:
+    """Why a t-test means nothing here; empty where it does."""
     if len(pairs) < PAIRS:
         return f"{len(pairs)} pair{'' if len(pairs) == 1 else 's'}"
     size = max(abs(score) for pair in pairs for score in pair)

@@ -1,173 +1,183 @@
-"""The outcome of a comparison: scores, differences and costs over seeds, as plain data."""
+"""From finished runs to a `Comparison`: scores, differences and costs over seeds, and what they say."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
-from gradaccord.compare.runs import Run
+from gradaccord.compare.comparison import AVERAGE, Comparison, Costs, Standing
+from gradaccord.compare.processes import WANTED, Run
 from gradaccord.compare.specs import Spec
-from gradaccord.compare.statistics import Difference, Mean, corrected
-from gradaccord.runs.results import main_scores
+from gradaccord.compare.statistics import PAIRS, Difference, Mean, corrected
+from gradaccord.runs.files import CONFIG
+from gradaccord.runs.results import Results
+from gradaccord.train.config_file import read_config
 
-AVERAGE = "average"
 COLLAPSE = 0.5  # of the baseline's average score: a run below it has not learned
 
-
-@dataclass(frozen=True)
-class Row:
-    """One method."""
-
-    spec: Spec
-    seeds: tuple[int, ...]
-    scores: dict[str, Mean]  # task -> main metric, and the average over trained tasks
-    to_baseline: Difference  # of the average, its p corrected for all tests of the summary
-    control: Spec | None
-    to_control: Difference | None
-    train_loss: Mean  # of the last steps, mean over tasks
-    cosine: Mean  # between the tasks' gradients at the last evaluation; NaN if not measured
-    distance: Mean  # from the pretrained weights
-    collapsed: tuple[int, ...]  # seeds that learned less than half of what the baseline did
-    costs: dict[str, float]  # seconds, gradients, memory, relative to the baseline
-    missing: dict[int, str]  # seed -> what became of the run
-
-    @property
-    def name(self) -> str:
-        """As it was given."""
-        return str(self.spec)
+Scores = Mapping[str, Mapping[int, float]]  # task -> seed -> main metric
 
 
-@dataclass(frozen=True)
-class Summary:
-    """All methods; the first row is the baseline."""
-
-    split: str
-    tasks: tuple[str, ...]
-    metrics: dict[str, str]
-    rows: tuple[Row, ...]
-
-    @property
-    def tests(self) -> int:
-        """How many tests the p values are corrected for."""
-        return sum(not difference.no_p for difference in _family(self.rows).values())
-
-
-def summarise(runs: Sequence[Run]) -> Summary:
+def summarise(runs: Sequence[Run]) -> Comparison:
     """Statistics over the seeds that finished; on test where all tasks have it, else on dev."""
-    finished = [run for run in runs if run.results is not None]
-    if not finished:
+    first = next((run.results for run in runs if run.results is not None), None)
+    if first is None:
         failures = [f"{run.spec} seed {run.seed} {run.failure}" for run in runs if run.failure]
         raise ValueError("No run finished: " + ("; ".join(failures[:3]) or "none was started") + ".")
-    first = finished[0].results or {}
-    trained = first["trained"]
-    split = "test" if all(task in first["test"] for task in trained) else "dev"
-    tasks = tuple(first[split])
-    specs = list(dict.fromkeys(run.spec for run in runs))
-    scores = {spec: scores_by_seed(_results(runs, spec), split, trained) for spec in specs}
-    baseline = specs[0]
-    rows = tuple(_row(runs, spec, baseline, scores, specs) for spec in specs)
-    return Summary(split, tasks, dict(first["metrics"]), _corrected(rows))
-
-
-def _family(rows: Sequence[Row]) -> dict[tuple[Spec, Spec], Difference]:
-    """Every test of a summary once, by who is compared with whom; the baseline may be the control."""
-    baseline = rows[0].spec
-    found = {(row.spec, baseline): row.to_baseline for row in rows[1:]}
-    for row in rows:
-        if row.control is not None and row.to_control is not None:
-            found[row.spec, row.control] = row.to_control
-    return found
-
-
-def _corrected(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """With p values that are corrected for all tests together."""
-    family = corrected(_family(rows))
-    return tuple(
-        replace(
-            row,
-            to_baseline=family.get((row.spec, rows[0].spec), row.to_baseline),
-            to_control=None if row.control is None else family[row.spec, row.control],
-        )
-        for row in rows
+    split = first.split
+    by_spec: dict[Spec, list[Run]] = {}
+    for run in runs:
+        by_spec.setdefault(run.spec, []).append(run)
+    results = {
+        spec: {run.seed: run.results for run in own if run.results is not None}
+        for spec, own in by_spec.items()
+    }
+    scores = {spec: scores_by_seed(own, split) for spec, own in results.items()}
+    baseline = next(iter(by_spec))
+    comparison = Comparison(
+        split=split,
+        tasks=tuple(first.scores(split)),
+        metrics=first.metrics,
+        methods=tuple(_standing(spec, by_spec[spec], results, scores, baseline) for spec in by_spec),
     )
+    comparison = _with_corrected_p(comparison)
+    told = {"remarks": remarks(comparison), "findings": findings(comparison)}
+    return comparison.model_copy(update=told)
 
 
-def scores_by_seed(
-    results: Mapping[int, Mapping[str, Any]], split: str, trained: Sequence[str]
-) -> dict[str, dict[int, float]]:
+def scores_by_seed(results: Mapping[int, Results], split: str) -> dict[str, dict[int, float]]:
     """Task -> seed -> main metric, and the average over trained tasks. results: by seed."""
     found: dict[str, dict[int, float]] = {AVERAGE: {}}
     for seed, own in results.items():
-        main = main_scores(own, split)
-        for task, value in main.items():
+        for task, value in own.main_scores(split).items():
             found.setdefault(task, {})[seed] = value
-        found[AVERAGE][seed] = statistics.fmean(main[task] for task in trained)
+        found[AVERAGE][seed] = own.average(split)
     return found
 
 
-def _results(runs: Sequence[Run], spec: Spec) -> dict[int, dict[str, Any]]:
-    """Of a method's finished runs, by seed."""
-    return {run.seed: run.results for run in runs if run.spec == spec and run.results is not None}
+def runs_in(folders: Iterable[Path]) -> list[Run]:
+    """The runs in the folders of a comparison that was cut short, as far as they got."""
+    configs = {}
+    for own in folders:
+        given = next((own / name for name in (WANTED, CONFIG) if (own / name).exists()), None)
+        if given is not None:
+            configs[own] = read_config(given)
+    added = {own: [term.name for term in config.regularize] for own, config in configs.items()}
+    for own, config in configs.items():
+        if config.train.optimizer.name == "recadam":
+            added[own].append("recadam")
+    common = set.intersection(*map(set, added.values()))  # the file's own, not a method's
+    usual = statistics.mode(config.train.lr for config in configs.values())
+    runs = []
+    for own, config in configs.items():
+        terms = tuple(name for name in added[own] if name not in common)
+        rate = round(config.train.lr / usual, 6)
+        spec = Spec(config.method.name, tuple(config.method.options.items()), terms, rate)
+        results = Results.read(own) if Results.exists(own) else None
+        failure = None if results is not None else "not finished"
+        runs.append(Run(spec, config.train.seed, own, config, results, failure))
+    return sorted(runs, key=lambda run: run.spec != Spec("sum"))
 
 
-def _row(
-    runs: Sequence[Run],
-    spec: Spec,
-    baseline: Spec,
-    scores: Mapping[Spec, Mapping[str, Mapping[int, float]]],
-    specs: Sequence[Spec],
-) -> Row:
-    own, theirs = _results(runs, spec), _results(runs, baseline)
-    average = scores[spec][AVERAGE]
-    control = _strongest([other for other in spec.controls() if other in specs], scores)
-    usual = Mean.of(list(scores[baseline][AVERAGE].values())).value
-    return Row(
-        spec=next(other for other in specs if other == spec),
-        seeds=tuple(sorted(own)),
-        scores={task: Mean.of(list(values.values())) for task, values in scores[spec].items()},
-        to_baseline=Difference.between(average, scores[baseline][AVERAGE]),
-        control=control,
-        to_control=None if control is None else Difference.between(average, scores[control][AVERAGE]),
-        train_loss=Mean.of([_train_loss(results) for results in own.values()]),
-        cosine=Mean.of([_last(results, "task_cosine", "mean") for results in own.values()]),
-        distance=Mean.of([_last(results, "distance", "total") for results in own.values()]),
-        collapsed=tuple(sorted(s for s, value in average.items() if value < COLLAPSE * usual)),
-        costs={name: _relative(own, theirs, name) for name in ("seconds", "gradients", "memory_mb")},
-        missing={
-            run.seed: run.failure or "not run"
-            for run in runs
-            if run.spec == spec and run.results is None
-        },
+def remarks(comparison: Comparison) -> tuple[str, ...]:
+    """How to read the table, and which runs are not in it."""
+    found = [
+        f"Scores are in percent on {comparison.split}, mean ± standard error over seeds; differences "
+        "are paired by seed, p of a t-test, beside it p as corrected by Holm for all tests of the "
+        f"table ({comparison.tests_with_p}); there is no p for fewer than {PAIRS} pairs of seeds or "
+        "equal differences; costs are relative to the baseline; all runs had the same budget of batch "
+        "gradients."
+    ]
+    for own in comparison.methods:
+        for seed, reason in own.missing.items():
+            found.append(f"Missing: {own.method}, seed {seed}: {reason}.")
+        if own.collapsed:
+            shown = ", ".join(map(str, own.collapsed))
+            found.append(f"{own.method} did not learn on seed {shown}: its cosines mean nothing there.")
+    return tuple(found)
+
+
+def findings(comparison: Comparison) -> tuple[str, ...]:
+    """What the numbers say, by corrected p values, in a sentence or two; also when they say nothing."""
+    baseline = comparison.baseline
+    if not comparison.tests_with_p:
+        return (
+            f"No p value can be given: it takes {PAIRS} seeds of a method and of {baseline.method}, "
+            "and differences that vary; nothing here can be called better or worse.",
+        )
+    others = [own for own in comparison.methods[1:] if not own.is_control and own.seeds]
+    better = [own for own in others if own.beats_both]
+    worse = [own for own in others if own.vs_baseline.clear and not own.vs_baseline.clear_gain]
+    found = (
+        f"No method is clearly better than both {baseline.method} and its own control here "
+        f"({len(baseline.seeds)} seeds, p < 0.05 as corrected by Holm for {comparison.tests_with_p} "
+        "tests)."
+    )
+    if better:
+        found = f"Clearly better than {baseline.method} and than its control: {_named(better)}."
+    return (found, *([f"Clearly worse than {baseline.method}: {_named(worse)}."] if worse else ()))
+
+
+def _named(standings: Sequence[Standing]) -> str:
+    return "; ".join(
+        f"{own.method}, {own.vs_baseline.mean:+.2f}, {own.vs_baseline.p_text}" for own in standings
     )
 
 
-def _strongest(
-    controls: Sequence[Spec], scores: Mapping[Spec, Mapping[str, Mapping[int, float]]]
-) -> Spec | None:
+def _standing(
+    spec: Spec,
+    runs: Sequence[Run],
+    results: Mapping[Spec, Mapping[int, Results]],
+    scores: Mapping[Spec, Scores],
+    baseline: Spec,
+) -> Standing:
+    own, theirs = results[spec], results[baseline]
+    average = scores[spec][AVERAGE]
+    control = _strongest([other for other in spec.controls() if other in scores], scores)
+    usual = Mean.of(scores[baseline][AVERAGE].values()).mean
+    return Standing(
+        method=str(spec),
+        is_control=spec.is_control,
+        seeds=tuple(sorted(own)),
+        scores={task: Mean.of(values.values()) for task, values in scores[spec].items()},
+        vs_baseline=Difference.between(average, scores[baseline][AVERAGE]),
+        control=None if control is None else str(control),
+        vs_control=None if control is None else Difference.between(average, scores[control][AVERAGE]),
+        train_loss=Mean.of(one.train_loss for one in own.values()),
+        cosine=Mean.of(one.last.task_cosine.mean for one in own.values() if one.last.task_cosine),
+        distance=Mean.of(one.last.distance.total for one in own.values() if one.last.distance),
+        collapsed=tuple(sorted(s for s, value in average.items() if value < COLLAPSE * usual)),
+        costs=Costs(**{cost: _relative(own, theirs, cost) for cost in Costs.model_fields}),
+        missing={run.seed: run.failure or "not run" for run in runs if run.results is None},
+    )
+
+
+def _strongest(controls: Sequence[Spec], scores: Mapping[Spec, Scores]) -> Spec | None:
     """The control with the best average: the one that has to be beaten."""
     known = [spec for spec in controls if scores[spec][AVERAGE]]
-    return max(
-        known, key=lambda spec: Mean.of(list(scores[spec][AVERAGE].values())).value, default=None
-    )
+    return max(known, key=lambda spec: Mean.of(scores[spec][AVERAGE].values()).mean, default=None)
 
 
-def _relative(
-    own: Mapping[int, dict[str, Any]], theirs: Mapping[int, dict[str, Any]], cost: str
-) -> float:
+def _with_corrected_p(comparison: Comparison) -> Comparison:
+    """With p values that are corrected for all tests together."""
+    tests = corrected(comparison.tests)
+    base = comparison.baseline.method
+    methods = [
+        own.model_copy(
+            update={
+                "vs_baseline": tests.get((own.method, base), own.vs_baseline),
+                "vs_control": None if own.control is None else tests[own.method, own.control],
+            }
+        )
+        for own in comparison.methods
+    ]
+    return comparison.model_copy(update={"methods": tuple(methods)})
+
+
+def _relative(own: Mapping[int, Results], theirs: Mapping[int, Results], cost: str) -> float:
     """The median over seeds of ours over theirs."""
-    pairs = [(own[seed]["cost"][cost], theirs[seed]["cost"][cost]) for seed in own if seed in theirs]
-    ratios = [ours / usual for ours, usual in pairs if usual]
+    pairs = [(own[seed].cost, theirs[seed].cost) for seed in own if seed in theirs]
+    ratios = [getattr(ours, cost) / usual for ours, base in pairs if (usual := getattr(base, cost))]
     return statistics.median(ratios) if ratios else math.nan
-
-
-def _train_loss(results: Mapping[str, Any]) -> float:
-    losses = results["last"].get("train_loss") or {}
-    return statistics.fmean(losses.values()) if losses else math.nan
-
-
-def _last(results: Mapping[str, Any], probe: str, key: str) -> float:
-    measured = results["last"].get(probe)
-    return float(measured[key]) if measured else math.nan

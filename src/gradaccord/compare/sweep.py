@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gradaccord.compare.runs import WANTED, Run, Standing, execute
+from gradaccord.compare.processes import WANTED, Progress, Run, run_all
 from gradaccord.compare.specs import Spec, read_value
-from gradaccord.runs.results import main_scores
 from gradaccord.train.config import Config
 from gradaccord.train.config_file import check_config, read_config, set_value, write_config
 
@@ -72,7 +70,7 @@ def sweep(
     folder: Path,
     data: Path | None,
     jobs: int,
-    show: Callable[[Standing], None] = lambda standing: None,
+    show: Callable[[Progress], None] = lambda progress: None,
     say: Callable[[str], None] = lambda sentence: None,
 ) -> Any:
     """Up to `trials` finished trials in all, each a run per seed scored on dev; the Optuna study.
@@ -98,11 +96,11 @@ def sweep(
         chosen = {one.key: one.suggest(trial) for one in ranges}
         try:
             runs = _runs(base, chosen, seeds, trial_folder(folder, trial))
-            execute(runs, data=data, jobs=jobs, show=show)
+            run_all(runs, data=data, jobs=jobs, show=show)
         except BaseException:
             study.tell(trial, state=optuna.trial.TrialState.FAIL)
             raise
-        scores = [score(run.results) for run in runs if run.results is not None]
+        scores = [run.results.average("dev") for run in runs if run.results is not None]
         shown = ", ".join(f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}"
                           for key, value in chosen.items())  # fmt: skip
         if len(scores) < len(runs):
@@ -144,12 +142,6 @@ def write_best(study: Any, folder: Path) -> Path:
         )
     write_config(read_config(min(runs, key=lambda path: int(path.parent.name[5:]))), folder / BEST)
     return folder / BEST
-
-
-def score(results: Mapping[str, Any]) -> float:
-    """The mean of the trained tasks' main metrics on dev."""
-    main = main_scores(results, "dev")
-    return statistics.fmean(main[task] for task in results["trained"])
 
 
 def _runs(base: Config, chosen: Mapping[str, Any], seeds: int, folder: Path) -> list[Run]:

@@ -51,7 +51,7 @@ class Bank:
         loss: torch.Tensor,
         items: float,
     ) -> None:
-        """Put one task's gradients in."""
+        """Add one task's gradients."""
         self.tasks.append(task)
         self.gradients.append(gradients)
         self.factors.append(factor)
@@ -74,7 +74,7 @@ class Bank:
         return [sum(g is not None for g in column) for column in zip(*self.gradients, strict=True)]
 
     def combine(self, position: int, weights: Sequence[float]) -> Gradient | None:
-        """The weighted sum of one parameter's gradients; the bank lets go of them.
+        """The weighted sum of one parameter's gradients, which leave the bank.
 
         Dense gradients are summed into the first one in place; half-precision ones in float32.
         """

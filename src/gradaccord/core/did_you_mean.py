@@ -15,10 +15,15 @@ def _bare(name: str) -> str:
     return name.strip().lower().replace("_", "").replace("-", "")
 
 
+def closest(wrong: str, known: Iterable[str], cutoff: float = 0.5) -> str | None:
+    """The known name most like a wrong one; None if none is. cutoff: 0 (all are) to 1 (none is)."""
+    return next(iter(get_close_matches(wrong, list(known), 1, cutoff)), None)
+
+
 def nearest(wrong: str, known: Iterable[str], listed: str = "there are") -> str:
     """The remedy: the name that was probably meant, or all there are. listed: what stands before."""
     names = list(known)
-    close = get_close_matches(wrong, names, 1, 0.5)
+    close = closest(wrong, names)
     if close:
-        return f"did you mean {close[0]!r}?"
+        return f"did you mean {close!r}?"
     return f"{listed} {', '.join(names)}." if names else "leave it out."

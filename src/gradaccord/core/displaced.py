@@ -8,9 +8,16 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
-from gradaccord.core.autocast import weights_moved
 from gradaccord.core.bank import Gradient, Rows
 from gradaccord.core.sharding import local
+
+
+def weights_moved() -> None:
+    """To be called by all that moves weights, and moves them back: autocast forgets its casts.
+
+    It keeps them until its region ends, and would run the next pass with the weights as they were.
+    """
+    torch.clear_autocast_cache()
 
 
 @contextmanager
@@ -60,14 +67,14 @@ def displaced(
 def preserved(buffers: Iterable[torch.Tensor]) -> Iterator[None]:
     """Run a block and put the given buffers back to what they were before it."""
     held = list(buffers)
-    with torch.no_grad():
-        kept = [b.detach().clone() for b in held]
+    kept = [b.detach().clone() for b in held]
     try:
         yield
     finally:
-        with torch.no_grad():
-            for buffer, old in zip(held, kept, strict=True):
-                buffer.copy_(old)
+        for buffer, old in zip(held, kept, strict=True):
+            # By way of `.data`: graphs that hold the buffer stay valid (in training mode, where it
+            # changes, their backward pass does not read it).
+            buffer.data.copy_(old)
 
 
 def buffers_of(model: object) -> list[torch.Tensor]:

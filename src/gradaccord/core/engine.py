@@ -27,7 +27,7 @@ class Engine:
         modules = list(model.modules()) if isinstance(model, nn.Module) else []
         self.model = model if isinstance(model, nn.Module) else None
         self.replicas = [m for m in modules if isinstance(m, DistributedDataParallel)]
-        self.scaler: Any = None  # the gradient scaler behind, if there is one
+        self.scaler: Any = None  # the gradient scaler, if there is one
         _refuse_fsdp1(modules)
         if not self.replicas:
             _warn_if_not_alone(model)
@@ -42,7 +42,7 @@ class Engine:
 
     @property
     def skips_bad_steps(self) -> bool:
-        """Whether a gradient scaler stands behind, that skips a step with inf or NaN."""
+        """Whether a gradient scaler skips steps with inf or NaN."""
         return self.scaler is not None and bool(self.scaler.is_enabled())
 
     @contextmanager
@@ -94,7 +94,7 @@ class AccelerateEngine(Engine):
         if kind.upper() in ("DEEPSPEED", "MEGATRON_LM", "FSDP") and not _is_fsdp2(model, kind):
             raise ValueError(
                 f"`engine` is an Accelerator with distributed_type {kind}, which owns the gradients "
-                "and does not give them out: use DDP, FSDP2 or a single process."
+                "and does not expose them: use DDP, FSDP2 or a single process."
             )
         self.accelerator = accelerator
         self.scaler = accelerator.scaler
@@ -114,8 +114,8 @@ class FabricEngine(Engine):
         strategy = type(fabric.strategy).__name__
         if "DeepSpeed" in strategy:
             raise ValueError(
-                f"`engine` is a Fabric with {strategy}, which owns the gradients and does not give "
-                "them out: use DDP, FSDP2 or a single process."
+                f"`engine` is a Fabric with {strategy}, which owns the gradients and does not "
+                "expose them: use DDP, FSDP2 or a single process."
             )
         self.fabric = fabric
         self.scaler = getattr(fabric.strategy.precision, "scaler", None)
@@ -147,7 +147,7 @@ def _refuse_fsdp1(modules: Sequence[nn.Module]) -> None:
     fsdp = sys.modules.get("torch.distributed.fsdp")
     if fsdp is not None and any(isinstance(m, fsdp.FullyShardedDataParallel) for m in modules):
         raise ValueError(
-            "`model` is wrapped in FullyShardedDataParallel, which does not give out the gradients "
+            "`model` is wrapped in FullyShardedDataParallel, which does not expose the gradients "
             "of single tasks: use its successor, torch.distributed.fsdp.fully_shard."
         )
 

@@ -34,7 +34,7 @@ class SharedBatch:
 
 
 def read_losses(losses: Losses) -> OwnBatches | SharedBatch:
-    """Sort out the forms of `losses`: a mapping, (name, callable) pairs, or one shared callable."""
+    """Read the forms of `losses`: a mapping, (name, callable) pairs, or one shared callable."""
     if callable(losses):
         return SharedBatch([losses])
     if isinstance(losses, Mapping):
@@ -82,7 +82,7 @@ def _micro_batches(name: str, calls: Any) -> list[LossFn]:
 
 
 def extras_of(batches: OwnBatches | SharedBatch) -> dict[str, float]:
-    """What the callables have to say for the report: those with an `extras()` that gives floats."""
+    """What callables with an `extras()` add to the report."""
     if isinstance(batches, SharedBatch):
         calls: list[Any] = list(batches.calls)
     else:

@@ -15,7 +15,7 @@ from gradaccord.core.sharding import Shards
 
 @dataclass(frozen=True)
 class _Summary:
-    """What a process tells the others of its bank; `error` if it has none."""
+    """What a process sends the others of its bank; `error` if it has none."""
 
     tasks: dict[str, tuple[float, float]]  # items, mean loss
     layout: dict[str, list[Any]]  # per parameter: None, "dense", or the touched rows as a list
@@ -30,7 +30,7 @@ def join(
     Sums each task's gradients over processes, weighted by item counts. Tasks may come in another
     order on each process, or be missing on some: the bank has them in the first process's order, those
     that it lacks behind. A row that any process touched is summed over all.
-    A process that failed says so here, and all raise: none waits for it for ever.
+    A process that failed reports it here, and all raise instead of waiting for it.
     """
     summaries: list[_Summary] = [_Summary({}, {}, None)] * group.size()
     dist.all_gather_object(summaries, _summary(outcome), group=group)
@@ -50,7 +50,7 @@ def join(
         weight = 0.0
         if task in bank.tasks:
             i = bank.tasks.index(task)
-            mine, bank.gradients[i] = bank.gradients[i], []  # let go of them as we go
+            mine, bank.gradients[i] = bank.gradients[i], []  # freed task by task
             weight = bank.factors[i] * bank.items[i] / items
         gradients = _summed(mine, weight, layout, parameters, group)
         joined.add(task, gradients, 1.0, torch.tensor(loss, dtype=torch.float64, device="cpu"), items)
@@ -59,7 +59,7 @@ def join(
 
 def _summary(bank: Bank | Exception) -> _Summary:
     if isinstance(bank, Exception):
-        return _Summary({}, {}, _told(bank))
+        return _Summary({}, {}, _message(bank))
     return _Summary(
         tasks={
             task: (items, float(loss))
@@ -170,26 +170,28 @@ def same_tasks(micro_batches: Mapping[str, int] | Exception, shards: Shards) -> 
     """The tasks in the first process's order; raises unless every process will run the same ones, in
     as many micro-batches each (FSDP2).
 
-    There, forward and backward passes are collective: a process that runs others waits for ever.
+    There, forward and backward passes are collective: a process that runs others would wait for ever.
     `micro_batches` is the exception if this process has none, so that all of them raise.
     """
-    told: Any = [_told(micro_batches) if isinstance(micro_batches, Exception) else dict(micro_batches)]
+    sent: Any = [
+        _message(micro_batches) if isinstance(micro_batches, Exception) else dict(micro_batches)
+    ]
     for group in shards.groups:  # hybrid sharding: first along one side of the mesh, then the other
         lists: list[list[Any]] = [[]] * group.size()
-        dist.all_gather_object(lists, told, group=group)
-        told = [item for items in lists for item in items]
+        dist.all_gather_object(lists, sent, group=group)
+        sent = [item for items in lists for item in items]
     if isinstance(micro_batches, Exception):
         raise micro_batches
-    for rank, other in enumerate(told):
+    for rank, other in enumerate(sent):
         if isinstance(other, str):
-            raise RuntimeError(f"Process {rank} of {len(told)} failed: {other}")
+            raise RuntimeError(f"Process {rank} of {len(sent)} failed: {other}")
         if other != micro_batches:
             raise ValueError(
                 f"Process {rank} brings the tasks {_listed(other)} and this one "
                 f"{_listed(micro_batches)}: under FSDP2 every process must bring the same tasks to a "
                 "step, in equally many micro-batches."
             )
-    return list(told[0])
+    return list(sent[0])
 
 
 def _listed(micro_batches: Mapping[str, int]) -> str:
@@ -198,8 +200,8 @@ def _listed(micro_batches: Mapping[str, int]) -> str:
     )
 
 
-def _told(error: Exception) -> str:
-    """An exception as the other processes are told of it."""
+def _message(error: Exception) -> str:
+    """An exception as it is sent to the other processes."""
     return " ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", [])])
 
 

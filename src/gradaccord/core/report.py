@@ -1,4 +1,4 @@
-"""StepReport: what one call of `backward` saw and did."""
+"""StepReport: what one call of `backward` measured and did."""
 
 from __future__ import annotations
 

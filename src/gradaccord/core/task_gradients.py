@@ -11,9 +11,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from gradaccord.core.autocast import weights_moved
 from gradaccord.core.bank import Bank, Gradient, accumulate, compact, is_finite, take
-from gradaccord.core.displaced import buffers_of, preserved
+from gradaccord.core.displaced import buffers_of, preserved, weights_moved
 from gradaccord.core.engine import Engine, as_engine
 from gradaccord.core.gram import gram
 from gradaccord.core.losses import (
@@ -207,7 +206,7 @@ class TaskGradients:
         return compact(self.parameters, take(self.parameters), by_rows=self._by_rows)
 
     def _reached(self, task: str, gradients: list[Gradient | None]) -> list[Gradient | None]:
-        """A task's gradients, if there is one: without any, training would stand still in silence."""
+        """A task's gradients; without a single one, training would silently do nothing."""
         if all(gradient is None for gradient in gradients):
             raise ValueError(
                 f"Task {task!r} has a loss that reaches none of the method's {len(gradients)} "
@@ -269,7 +268,7 @@ def _named(task: str) -> Iterator[None]:
         yield
     except Exception as error:
         if repr(task) not in str(error):
-            # What `add_note` does, which Python 3.10 has not.
+            # What `add_note` does from Python 3.11 on.
             error.__dict__.setdefault("__notes__", []).append(f"This was in task {task!r}.")
         raise
 

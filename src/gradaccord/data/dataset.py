@@ -1,10 +1,17 @@
-"""A data set: splits of examples of one kind, with the names of its classes."""
+"""A data set: splits of examples of one kind, with the names of its classes; and one that was found."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+ORDER = ("train", "dev", "test")  # of the splits
+SPLITS: Mapping[str, str] = {  # as files and folders call them -> as we do
+    "train": "train", "training": "train",
+    "dev": "dev", "val": "dev", "valid": "dev", "validation": "dev", "testa": "dev",
+    "test": "test", "testb": "test",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -23,17 +30,37 @@ class Dataset:
     labels: tuple[str, ...] = ()
     language: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)  # of the task, which this set needs
-    notes: Mapping[str, int] = field(default_factory=dict)  # what was mended or left out, how often
+    notes: Mapping[str, int] = field(default_factory=dict)  # what was repaired or left out, how often
 
     def split(self, name: str) -> Sequence[Any]:
         """One split; one that does not exist is an error that names those that do."""
-        if name not in self.splits:
-            raise ValueError(
-                f"`{self.name}` has no split {name!r}: it has {', '.join(self.splits) or 'none'}."
-            )
-        return self.splits[name]
+        return self.splits[chosen_splits(name, self.splits, self.name)[0]]
 
     @property
     def counts(self) -> dict[str, int]:
         """How many examples each split has."""
         return {name: len(examples) for name, examples in self.splits.items()}
+
+
+@dataclass(frozen=True)
+class Found:
+    """What `find` tells of a set. counts: examples of each split. problem: why one is not counted."""
+
+    name: str
+    kind: str
+    language: str
+    counts: Mapping[str, int]
+    labels: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    problem: str = ""
+
+
+def chosen_splits(wished: Iterable[str] | None, existing: Mapping[str, object], name: str) -> list[str]:
+    """The wished splits of the set called `name`, None being all; each must exist."""
+    chosen = [wished] if isinstance(wished, str) else [*(existing if wished is None else wished)]
+    for split in chosen:
+        if split not in existing:
+            raise ValueError(
+                f"`{name}` has no split {split!r}: it has {', '.join(existing) or 'none'}."
+            )
+    return chosen

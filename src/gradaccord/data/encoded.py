@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import torch
 
@@ -187,19 +186,3 @@ class Encoded:
             notes=json.loads(about["notes"]),
             pad=int(about["pad"]),
         )
-
-    def save(self, path: Path) -> None:
-        """Write as safetensors."""
-        from safetensors.torch import save_file
-
-        parts, about = self.parts()
-        save_file(parts, str(path), metadata=about)
-
-    @classmethod
-    def load(cls, path: Path) -> Encoded:
-        """Read what `save` wrote."""
-        from safetensors import safe_open
-
-        with safe_open(str(path), framework="pt") as file:
-            parts = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            return cls.of_parts(parts, file.metadata())

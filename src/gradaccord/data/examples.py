@@ -1,81 +1,97 @@
-"""The shapes that examples have, one for each kind of task, whatever file they were read from."""
+"""One class for each shape of example: its fields, how a row becomes one, and what splits compare."""
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from gradaccord.data.files.columns import Cells
+
+# What the answer of an example is: a named class, a number, the number of a choice, true or false, or
+# tags with named entity types; "" for texts, and where there is none.
+Answer = Literal["class", "number", "choice", "truth", "types", ""]
+
+# The kinds of task whose rows can be read from files; each example class enters its own.
+EXAMPLES: dict[str, type[Example]] = {}
+
+
+class Example:
+    """Base class. Subclasses are frozen dataclasses, with an `id` and these class variables.
+
+    kinds: the kinds of task that have such examples, and what their answer is.
+    needed: the fields that every row must have.
+    optional: those that it may have.
+    targets: those of them that hold the answer; the first must be there in training.
+    about: the fields that an example is about, which must not be in two splits; the first decides cuts.
+    pair: the two fields that an encoder reads as a pair; empty: it reads what the example is about.
+    signs: columns (one of each group) by which a Hugging Face data set is known to be of this kind.
+    """
+
+    __slots__ = ()
+    kinds: ClassVar[Mapping[str, Answer]] = {}
+    needed: ClassVar[tuple[str, ...]]
+    optional: ClassVar[tuple[str, ...]]
+    targets: ClassVar[tuple[str, ...]] = ("label",)
+    about: ClassVar[tuple[str, ...]]
+    pair: ClassVar[tuple[str, ...]] = ()
+    signs: ClassVar[tuple[tuple[str, ...], ...]] = ()
+
+    def __init_subclass__(cls) -> None:
+        EXAMPLES.update(dict.fromkeys(vars(cls).get("kinds", ()), cls))
+
+    @classmethod
+    def read(cls, cells: Cells) -> Self:
+        """An example out of one row's cells."""
+        raise NotImplementedError
+
+    @staticmethod
+    def from_plain_text(text: str) -> Any:
+        """The value of the only needed field, where a question is asked in plain text."""
+        return text
+
+    @classmethod
+    def task_options(cls, examples: Sequence[Any]) -> dict[str, Any]:
+        """The options that a task of these examples needs."""
+        return {}
+
+    @property
+    def leak_key(self) -> str:
+        """What the example is about: a text that training and evaluation data should not share."""
+        fields = [getattr(self, name) for name in self.about]
+        texts = ([field] if isinstance(field, str) else field or () for field in fields)
+        return "\n".join(text for several in texts for text in several)
+
+    @property
+    def cut_key(self) -> Hashable:
+        """Examples with the same key stay in one split when a split is cut."""
+        key: Hashable = getattr(self, self.about[0])
+        return key
+
+    @property
+    def texts(self) -> tuple[str, str | None]:
+        """The text or the pair of texts that an encoder reads of it, whatever the task."""
+        if not self.pair:
+            return self.leak_key, None
+        return getattr(self, self.pair[0]), getattr(self, self.pair[1])
+
+    @property
+    def shown(self) -> str:
+        """One line to show beside an error."""
+        question = getattr(self, "question", None) or getattr(self, "query", None)
+        return f"{question} | {self.leak_key}" if question else self.leak_key.replace("\n", " | ")
+
+    @property
+    def labelled(self) -> bool:
+        """Whether the answer is known."""
+        return not self.targets or getattr(self, self.targets[0]) not in (None, ())
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
-    """A sentence, or a pair of them, with a class number or a target value (None: not labelled)."""
-
-    first: str
-    second: str | None = None
-    label: int | float | None = None
-    id: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Choices:
-    """A premise, a question about it, and the choices of which one is right (COPA, XCOPA)."""
-
-    premise: str
-    question: str
-    choices: tuple[str, ...]
-    label: int | None = None
-    id: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """An answer that is right or wrong for a question about a passage (MultiRC)."""
-
-    passage: str
-    question: str
-    answer: str
-    label: int | None = None
-    group: str = ""  # the question that the answer belongs to
-    id: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Cloze:
-    """A query with a gap that one of the passage's entities fills (ReCoRD)."""
-
-    passage: str
-    query: str  # holds PLACEHOLDER once
-    entities: tuple[str, ...]
-    answers: tuple[str, ...] = ()  # all that are right; empty: not labelled
-    id: str = ""
-
-    PLACEHOLDER = "@placeholder"
-
-
-@dataclass(frozen=True, slots=True)
-class WordPair:
-    """Two sentences with a word each, marked by its characters: the same sense or not (WiC)."""
-
-    first: str
-    second: str
-    first_span: tuple[int, int]
-    second_span: tuple[int, int]
-    label: int | None = None
-    id: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Coreference:
-    """A text with a noun phrase and a pronoun: whether they mean the same (WSC)."""
-
-    text: str
-    noun_span: tuple[int, int]
-    pronoun_span: tuple[int, int]
-    label: int | None = None
-    id: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Example):
     """A question about a context; its answers are spans of it, none if it cannot be answered."""
 
     question: str
@@ -85,33 +101,243 @@ class Question:
     language: str = "en"
     id: str = ""
 
+    kinds = {"question_answering": ""}
+    needed = ("question", "context")
+    optional = ("answers", "starts", "language", "id")
+    about = ("context",)
+    pair = ("question", "context")
+    targets = ("answers", "starts")
+    signs = (("question",), ("context",))
+
+    @classmethod
+    def read(cls, cells: Cells) -> Self:
+        question, context = cells.text("question").strip(), cells.text("context")
+        return cls(question, context, *cells.answers(context), cells.language, cells.id)
+
 
 @dataclass(frozen=True, slots=True)
-class Tagged:
+class Tagged(Example):
     """A sentence in words, with an IOB2 tag each ("B-PER"); no tags: not labelled."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...] = ()
     id: str = ""
 
+    kinds = {"tagging": "types"}
+    needed = ("words",)
+    optional = ("tags", "id")
+    about = ("words",)
+    targets = ("tags",)
+    signs = (("tokens", "words"), ("ner_tags", "tags"))
+
+    @classmethod
+    def read(cls, cells: Cells) -> Self:
+        words = cells.texts("words")
+        return cls(words, cells.tags(words), cells.id)
+
+    @staticmethod
+    def from_plain_text(text: str) -> Any:
+        return text.split()  # a text that begins with a bracket is no JSON list
+
+    @property
+    def leak_key(self) -> str:
+        return " ".join(self.words)
+
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class Choices(Example):
+    """A premise, a question about it, and the choices of which one is right (COPA, XCOPA)."""
+
+    premise: str
+    question: str
+    choices: tuple[str, ...]
+    label: int | None = None
+    id: str = ""
+
+    kinds = {"multiple_choice": "choice"}
+    needed = ("premise", "choices")
+    optional = ("question", "label", "id")
+    about = ("premise", "question", "choices")
+    signs = (("premise",), ("choice1", "choices"))
+
+    @classmethod
+    def read(cls, cells: Cells) -> Self:
+        premise, question = cells.text("premise").strip(), cells.optional_text("question") or ""
+        choices, label = tuple(text.strip() for text in cells.texts("choices")), cells.label
+        if label is not None and not 0 <= label < len(choices):
+            raise ValueError(
+                f"{cells.where}: the label {label} is not one of 0..{len(choices) - 1}, the choices."
+            )
+        return cls(premise, question.strip(), choices, label, cells.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Document(Example):
     """A text and the summaries that people wrote of it."""
 
     text: str
     summaries: tuple[str, ...] = ()
     id: str = ""
 
+    kinds = {"summarization": ""}
+    needed = ("text",)
+    optional = ("summaries", "id")
+    about = ("text",)
+    targets = ("summaries",)
+    signs = (
+        ("document", "article", "text"),
+        ("summary", "summaries", "highlights"),
+    )
+
+    @classmethod
+    def read(cls, cells: Cells) -> Self:
+        summaries = cells.texts("summaries", one_text=True)
+        return cls(cells.text("text").strip(), tuple(text.strip() for text in summaries), cells.id)
+
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Text(Example):
+    """A sentence, or a pair of them, with a class number or a target value (None: not labelled)."""
+
+    first: str
+    second: str | None = None
+    label: int | float | None = None
+    id: str = ""
+
+    kinds = {"classification": "class", "regression": "number"}
+    needed = ("first",)
+    optional = ("second", "label", "id")
+    about = pair = ("first", "second")
+    signs = (("label",),)
+
+    @classmethod
+    def read(cls, cells: Cells) -> Self:
+        first, second = cells.text("first").strip(), cells.optional_text("second")
+        return cls(first, None if second is None else second.strip(), cells.label, cells.id)
+
+    @classmethod
+    def task_options(cls, examples: Sequence[Any]) -> dict[str, Any]:
+        return {"pair": "cross" if any(e.second is not None for e in examples) else None}
+
+
+@dataclass(frozen=True, slots=True)
+class Line(Example):
     """Plain text, to be modelled as such."""
 
     text: str
     id: str = ""
 
+    kinds = {"masked_lm": ""}
+    needed = ("text",)
+    optional = ("id",)
+    about = ("text",)
+    targets = ()
+    signs = (("text",),)
 
-Example = (
-    Text | Choices | Candidate | Cloze | WordPair | Coreference | Question | Tagged | Document | Line
-)
+    @classmethod
+    def read(cls, cells: Cells) -> Self:
+        return cls(cells.text("text").strip(), cells.id)
+
+    @property
+    def cut_key(self) -> Hashable:
+        return self.id or self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate(Example):
+    """An answer that is right or wrong for a question about a passage (MultiRC)."""
+
+    passage: str
+    question: str
+    answer: str
+    label: int | None = None
+    group: str = ""  # the question that the answer belongs to
+    id: str = ""
+
+    kinds = {"multi_answer": "truth"}
+    needed = ("passage", "question", "answer")
+    optional = ("label", "group", "id")
+    about = ("passage",)
+    pair = ("question", "passage")
+
+    @classmethod
+    def read(cls, cells: Cells) -> Self:
+        passage, question, answer = (cells.text(field) for field in cls.needed)
+        given = cells.values.get("group")
+        group = "" if given is None else str(given)
+        return cls(passage, question, answer, cells.label, group, cells.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Cloze(Example):
+    """A query with a gap that one of the passage's entities fills (ReCoRD)."""
+
+    passage: str
+    query: str  # holds PLACEHOLDER once
+    entities: tuple[str, ...]
+    answers: tuple[str, ...] = ()  # all that are right; empty: not labelled
+    id: str = ""
+
+    PLACEHOLDER = "@placeholder"
+    kinds = {"cloze": ""}
+    needed = ("passage", "query", "entities")
+    optional = ("answers", "id")
+    about = ("passage",)
+    pair = ("query", "passage")
+    targets = ("answers",)
+
+    @classmethod
+    def read(cls, cells: Cells) -> Self:
+        passage, query = cells.text("passage"), cells.text("query")
+        if cls.PLACEHOLDER not in query:
+            raise ValueError(f"{cells.where}: the query has no {cls.PLACEHOLDER}.")
+        return cls(passage, query, cells.texts("entities"), cells.texts("answers"), cells.id)
+
+
+@dataclass(frozen=True, slots=True)
+class WordPair(Example):
+    """Two sentences with a word each, marked by its characters: the same sense or not (WiC)."""
+
+    first: str
+    second: str
+    first_span: tuple[int, int]
+    second_span: tuple[int, int]
+    label: int | None = None
+    id: str = ""
+
+    kinds = {"word_in_context": "truth"}
+    needed = ("first", "second", "first_span", "second_span")
+    optional = ("label", "id")
+    about = pair = ("first", "second")
+
+    @classmethod
+    def read(cls, cells: Cells) -> Self:
+        first, second = cells.text("first"), cells.text("second")
+        spans = cells.span("first_span", first), cells.span("second_span", second)
+        return cls(first, second, *spans, cells.label, cells.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Coreference(Example):
+    """A text with a noun phrase and a pronoun: whether they mean the same (WSC)."""
+
+    text: str
+    noun_span: tuple[int, int]
+    pronoun_span: tuple[int, int]
+    label: int | None = None
+    id: str = ""
+
+    kinds = {"coreference": "truth"}
+    needed = ("text", "noun_span", "pronoun_span")
+    optional = ("label", "id")
+    about = ("text",)
+
+    @classmethod
+    def read(cls, cells: Cells) -> Self:
+        text = cells.text("text")
+        spans = cells.span("noun_span", text), cells.span("pronoun_span", text)
+        return cls(text, *spans, cells.label, cells.id)
+
+    @property
+    def leak_key(self) -> str:
+        return f"{self.text}\n{self.noun_span}{self.pronoun_span}"

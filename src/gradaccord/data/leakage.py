@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import sys
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
-
-from gradaccord.data import examples as kinds
 
 SAMPLES = 3
 ID = 16  # the length from which on an id tells more than the number of a row
@@ -69,10 +67,10 @@ def overlaps(
     train: Iterable[tuple[str, Sequence[Any]]], evaluation: Iterable[tuple[str, Sequence[Any]]]
 ) -> Iterator[Overlap]:
     """Those that are not empty, of every training set with every evaluation set, each read once."""
-    judged = [(name, _Known.of(examples)) for name, examples in evaluation]
+    others = [(name, _Known.of(examples)) for name, examples in evaluation]
     for name, examples in train:
         there = _Known.of(examples)
-        for other, here in judged:
+        for other, here in others:
             found = _compare(name, there, other, here)
             if found:
                 yield found
@@ -89,8 +87,8 @@ class _Known:
 
     @classmethod
     def of(cls, examples: Sequence[Any]) -> _Known:
-        texts = {text: normalised(text) for text in dict.fromkeys(map(text_of, examples)) if text}
-        ids = (str(getattr(example, "id", "")) for example in examples)
+        texts = {text: normalised(text) for text in dict.fromkeys(e.leak_key for e in examples) if text}
+        ids = (str(example.id) for example in examples)
         return cls(
             texts=texts,
             normal=frozenset(texts.values()) - {""},
@@ -113,12 +111,6 @@ def _compare(train: str, there: _Known, evaluation: str, here: _Known) -> Overla
     )
 
 
-def text_of(example: Any) -> str:
-    """What an example is about, as one text; "" for images."""
-    read = _TEXTS.get(type(example))
-    return read(example) if read is not None else ""
-
-
 def normalised(text: str) -> str:
     """Without case, width, accents' composition, punctuation, symbols and space.
 
@@ -132,20 +124,6 @@ def _not_letters() -> dict[int, None]:
     points = (i for i in range(sys.maxunicode + 1) if unicodedata.category(chr(i))[0] in "PSZC")
     # Unassigned and private code points are kept: nothing is known of them.
     return dict.fromkeys(i for i in points if unicodedata.category(chr(i)) not in ("Cn", "Co", "Cs"))
-
-
-_TEXTS: dict[type, Callable[[Any], str]] = {
-    kinds.Text: lambda e: e.first if e.second is None else f"{e.first}\n{e.second}",
-    kinds.Choices: lambda e: "\n".join([e.premise, e.question, *e.choices]),
-    kinds.Candidate: lambda e: e.passage,
-    kinds.Cloze: lambda e: e.passage,
-    kinds.WordPair: lambda e: f"{e.first}\n{e.second}",
-    kinds.Coreference: lambda e: f"{e.text}\n{e.noun_span}{e.pronoun_span}",
-    kinds.Question: lambda e: e.context,
-    kinds.Tagged: lambda e: " ".join(e.words),
-    kinds.Document: lambda e: e.text,
-    kinds.Line: lambda e: e.text,
-}
 
 
 def _shortened(text: str, most: int = 60) -> str:

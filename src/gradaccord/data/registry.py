@@ -11,21 +11,20 @@ recognised by the end of their path.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from gradaccord.data.dataset import Dataset
-from gradaccord.data.files.found import Found
-from gradaccord.data.files.layouts import Iob, Set, Source, Wanted
+from gradaccord.core.did_you_mean import closest
+from gradaccord.data.dataset import Dataset, Found, chosen_splits
+from gradaccord.data.files.layouts import Iob, PublishedSet, Source, Wanted
 from gradaccord.data.files.text_files import files_under
-from gradaccord.data.images import published as pictures
+from gradaccord.data.images import published as images
 from gradaccord.data.splits import cut as cut_splits
-from gradaccord.data.text import embedded
+from gradaccord.data.text import cldr
 
 FOLDER = "GRADACCORD_DATA"
 HUB = "hub:"  # begins the name of a set of Hugging Face
@@ -33,20 +32,23 @@ _GROUPS = ("glue-", "superglue-", "robustqa-", "ner-", "summarization-")
 
 
 @lru_cache(maxsize=1)
-def sets() -> dict[str, Set]:
+def sets() -> dict[str, PublishedSet]:
     """Every set of text files that can be read, by name."""
     from gradaccord.data.text import (
         crosslingual,
-        entities,
         glue,
         minbert,
-        questions,
-        sentences,
-        summaries,
+        named_entities,
+        plain_text,
+        question_answering,
+        summarization,
         superglue,
     )
 
-    families = (minbert, glue, superglue, crosslingual, questions, entities, summaries, sentences)
+    families = (
+        minbert, glue, superglue, crosslingual, question_answering, named_entities, summarization,
+        plain_text,
+    )  # fmt: skip
     return {each.name: each for family in families for each in family.SETS}
 
 
@@ -62,9 +64,9 @@ def load(
     """Read a data set.
 
     name: as `gradaccord list data` shows it ("sst", "xnli/sw"), or "hub:" and a name or folder that
-    Hugging Face `datasets` reads (`data/hub.py`). folder: where its files are, at any
+    Hugging Face `datasets` reads (`files/hub.py`). folder: where its files are, at any
     depth; else $GRADACCORD_DATA. splits: to read, of train, dev and test; else all there are.
-    language: instead of one behind a slash in the name. cut: new splits out of one (`data/cuts.py`).
+    language: instead of one behind a slash in the name. cut: new splits out of one (`splits.cut`).
     iob: "repair" reads an I- tag that continues nothing as B-, counted in `notes`; "strict" refuses.
     """
     if iob not in ("repair", "strict"):
@@ -75,14 +77,14 @@ def load(
         dataset = hub.load(name.removeprefix(HUB), splits=splits, language=language or "", iob=iob)
         return dataset if cut is None else cut_splits(dataset, cut)
     known, wished = _named(name, language)
-    if known in embedded.NAMES:
-        dataset = embedded.load(wished)
-    elif known in pictures.NAMES:
-        dataset = pictures.load(known, data_folder(folder, name))
+    if known == cldr.NAME:
+        dataset = cldr.dataset(wished)
+    elif known in images.NAMES:
+        dataset = images.load(known, data_folder(folder, name))
     else:
         dataset = _read(sets()[known], wished, data_folder(folder, name), splits, iob)
     if splits is not None:
-        chosen = _chosen(splits, dataset.splits, dataset.name)
+        chosen = chosen_splits(splits, dataset.splits, dataset.name)
         dataset = replace(dataset, splits={split: dataset.splits[split] for split in chosen})
     return dataset if cut is None else cut_splits(dataset, cut)
 
@@ -90,7 +92,7 @@ def load(
 def find(folder: str | Path | None = None) -> list[Found]:
     """Everything readable below a folder (else $GRADACCORD_DATA), counted, and what needs no folder."""
     root = folder or os.environ.get(FOLDER)
-    listed = [*embedded.found()]
+    listed = [*cldr.found()]
     if not root:
         return listed
     files = files_under(Path(root))
@@ -102,12 +104,12 @@ def find(folder: str | Path | None = None) -> list[Found]:
     # Two threads: unpacking, most of the work, runs outside Python's lock.
     with ThreadPoolExecutor(2) as pool:
         listed += pool.map(lambda item: _count(*item), work)
-    return sorted(listed + pictures.found(Path(root)), key=lambda found: (found.kind, found.name))
+    return sorted(listed + images.found(Path(root)), key=lambda found: (found.kind, found.name))
 
 
 def names() -> list[str]:
     """The names of all known sets, without their languages."""
-    return sorted([*sets(), *embedded.NAMES, *pictures.NAMES])
+    return sorted([*sets(), cldr.NAME, *images.NAMES])
 
 
 def kind_of(name: str) -> str | None:
@@ -115,7 +117,7 @@ def kind_of(name: str) -> str | None:
     if name.startswith(HUB):
         return None
     known, _ = _named(name, None)
-    return sets()[known].kind if known in sets() else "image" if known in pictures.NAMES else None
+    return sets()[known].kind if known in sets() else "image" if known in images.NAMES else None
 
 
 def data_folder(folder: str | Path | None, name: str) -> Path:
@@ -138,9 +140,8 @@ def _named(name: str, language: str | None) -> tuple[str, str]:
         second, _, after = rest.partition("/")
         known, rest = (prefixed or _known(second) if _group(first) else None), after
     if known is None:
-        near = get_close_matches(_plain(name), [*_all_names()], n=1, cutoff=0.5)
-        near = near or get_close_matches(_plain(first), [*_all_names()], n=1, cutoff=0.5)
-        hint = f"did you mean {_all_names()[near[0]]!r}?" if near else "see `gradaccord list data`."
+        near = closest(_plain(name), _all_names()) or closest(_plain(first), _all_names())
+        hint = f"did you mean {_all_names()[near]!r}?" if near else "see `gradaccord list data`."
         raise ValueError(f"There is no data set {name!r}: {hint}")
     if rest and language and _plain(rest) != _plain(language):
         raise ValueError(
@@ -168,7 +169,9 @@ def _known(word: str) -> str | None:
     return _all_names().get(_plain(word))
 
 
-def _read(known: Set, language: str, root: Path, splits: Iterable[str] | None, iob: Iob) -> Dataset:
+def _read(
+    known: PublishedSet, language: str, root: Path, splits: Iterable[str] | None, iob: Iob
+) -> Dataset:
     there = known.sources(files_under(root))
     if not there:
         raise ValueError(
@@ -177,20 +180,17 @@ def _read(known: Set, language: str, root: Path, splits: Iterable[str] | None, i
         )
     code = _language(known, language, there)
     name = f"{known.name}/{code}" if known.languages else known.name
-    chosen = there[code] if splits is None else {
-        split: there[code][split] for split in _chosen(splits, there[code], name)
-    }  # fmt: skip
-    labels = known.labels_of(code)
     examples: dict[str, list[Any]] = {}
     notes: dict[str, int] = {}
-    for split, source in chosen.items():
+    for split in chosen_splits(splits, there[code], name):
         wanted = _wanted(known, code, split, iob)
-        examples[split] = source.read(wanted)
+        examples[split] = there[code][split].read(wanted)
         notes.update(wanted.notes)
-    return Dataset(name, known.kind, examples, labels, _spoken(code), dict(known.options), notes)
+    labels, options = known.labels_of(code), dict(known.options)
+    return Dataset(name, known.kind, examples, labels, _spoken(code), options, notes)
 
 
-def _wanted(known: Set, code: str, split: str, iob: Iob = "repair") -> Wanted:
+def _wanted(known: PublishedSet, code: str, split: str, iob: Iob = "repair") -> Wanted:
     return Wanted(split, _spoken(code), known.labels_of(code), iob)
 
 
@@ -200,7 +200,7 @@ def _spoken(code: str) -> str:
     return first if dash and len(first) == len(second) == 2 else code.partition("_")[0]
 
 
-def _language(known: Set, language: str, there: Mapping[str, object]) -> str:
+def _language(known: PublishedSet, language: str, there: Mapping[str, object]) -> str:
     codes = {_plain(code): code for code in there}
     if not known.languages:
         if language and _plain(language) != _plain(known.language):
@@ -219,15 +219,7 @@ def _language(known: Set, language: str, there: Mapping[str, object]) -> str:
     )
 
 
-def _chosen(splits: Iterable[str], there: Mapping[str, object], name: str) -> Sequence[str]:
-    chosen = [splits] if isinstance(splits, str) else list(splits)
-    for split in chosen:
-        if split not in there:
-            raise ValueError(f"`{name}` has no split {split!r}: it has {', '.join(there) or 'none'}.")
-    return chosen
-
-
-def _count(known: Set, code: str, sources: Mapping[str, Source]) -> Found:
+def _count(known: PublishedSet, code: str, sources: Mapping[str, Source]) -> Found:
     counts, problem = {}, ""
     for split, source in sources.items():
         try:

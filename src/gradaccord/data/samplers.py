@@ -70,7 +70,23 @@ class TaskSampler(Iterator[tuple[str, ...]]):
         self.generator.set_state(state["generator"].cpu())
 
 
-class SequentialTasks(TaskSampler):
+class EpochTasks(TaskSampler):
+    """A sampler with epochs, of `len` steps each. batches: number of batches of each task."""
+
+    def __init__(self, batches: Mapping[str, int], seed: int = 0) -> None:
+        super().__init__(batches, seed)
+        self.batches = _counts("batches", batches)
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    @property
+    def epoch(self) -> int:
+        """Epochs completed."""
+        return self.step // len(self)
+
+
+class SequentialTasks(EpochTasks):
     """Every epoch all batches of the first task, then all of the second, and so on.
 
     The last task dominates the end of an epoch; shuffle=True draws another order of the tasks for
@@ -79,17 +95,11 @@ class SequentialTasks(TaskSampler):
 
     def __init__(self, batches: Mapping[str, int], *, shuffle: bool = False, seed: int = 0) -> None:
         super().__init__(batches, seed)
-        self.batches = _counts("batches", batches)
         self.shuffle = shuffle
         self.order = self.tasks  # of this epoch
 
     def __len__(self) -> int:
         return sum(self.batches.values())
-
-    @property
-    def epoch(self) -> int:
-        """Epochs completed."""
-        return self.step // len(self)
 
     def draw(self) -> tuple[str, ...]:
         """The task whose turn it is."""
@@ -115,24 +125,14 @@ class SequentialTasks(TaskSampler):
         self.order = tuple(state["order"])
 
 
-class RoundRobinTasks(TaskSampler):
+class RoundRobinTasks(EpochTasks):
     """Every step one batch of each task; an epoch is as long as the smallest task.
 
     The batches of the larger tasks go on where they were in the next epoch (see `TaskBatches`).
-    batches: number of batches of each task.
     """
-
-    def __init__(self, batches: Mapping[str, int]) -> None:
-        super().__init__(batches)
-        self.batches = _counts("batches", batches)
 
     def __len__(self) -> int:
         return min(self.batches.values())
-
-    @property
-    def epoch(self) -> int:
-        """Epochs completed."""
-        return self.step // len(self)
 
     def draw(self) -> tuple[str, ...]:
         """All tasks."""

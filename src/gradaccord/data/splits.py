@@ -16,22 +16,8 @@ from collections.abc import Hashable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
-from gradaccord.data.dataset import Dataset
-from gradaccord.data.examples import (
-    Candidate,
-    Choices,
-    Cloze,
-    Coreference,
-    Document,
-    Line,
-    Question,
-    Tagged,
-    Text,
-    WordPair,
-)
-from gradaccord.data.images.labelled import Images, Picture
-
-ORDER = ("train", "dev", "test")
+from gradaccord.data.dataset import ORDER, Dataset
+from gradaccord.data.images.labelled import Images
 
 
 def cut(dataset: Dataset, shares: float | Mapping[str, float], *, seed: int = 0) -> Dataset:
@@ -50,7 +36,7 @@ def cut(dataset: Dataset, shares: float | Mapping[str, float], *, seed: int = 0)
     rows: dict[str, list[int]] = {name: [] for name in wanted}
     firsts: dict[Hashable, int] = {}
     for row, example in enumerate(examples):
-        first = firsts.setdefault(shared_text(example), row)
+        first = firsts.setdefault(example.cut_key, row)
         draw, end = _uniform(f"{seed}/{first}"), 0.0
         for name, share in wanted.items():
             end += share
@@ -75,42 +61,13 @@ def _part(examples: Sequence[Any], rows: list[int]) -> Sequence[Any]:
     return [examples[row] for row in rows]
 
 
-def shared_text(example: Any) -> Hashable:
-    """What examples have in common that must not be in two splits."""
-    if isinstance(example, Question):
-        return example.context
-    if isinstance(example, Candidate | Cloze):
-        return example.passage
-    if isinstance(example, Text | WordPair):
-        return example.first
-    if isinstance(example, Choices):
-        return example.premise
-    if isinstance(example, Coreference | Document):
-        return example.text
-    if isinstance(example, Tagged):
-        return example.words
-    if isinstance(example, Line):
-        return example.id or example.text
-    if isinstance(example, Picture):  # the same picture twice stays together
-        return example.image.numpy().tobytes()
-    raise ValueError(f"`cut` does not know examples of the type {type(example).__name__}.")
-
-
-def is_labelled(example: Any) -> bool:
-    """Whether the answer to an example is known."""
-    for name in ("label", "answers", "tags", "summaries"):
-        if hasattr(example, name):
-            return getattr(example, name) not in (None, ())
-    return True
-
-
 def _check(shares: Mapping[str, float], dataset: Dataset, source: str) -> None:
     for name, share in shares.items():
         if name not in ORDER:
             raise ValueError(f"`cut` names the split {name!r}: use train, dev or test.")
         if not 0 < share <= 1:
             raise ValueError(f"`cut` is {share:g} for {name!r}: a share is above 0 and at most 1.")
-        if name != source and any(map(is_labelled, dataset.splits.get(name, ()))):
+        if name != source and any(example.labelled for example in dataset.splits.get(name, ())):
             raise ValueError(
                 f"`cut` would put part of {source!r} into {name!r}, which `{dataset.name}` has "
                 "already: leave it out of `cut`."

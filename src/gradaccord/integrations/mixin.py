@@ -18,10 +18,9 @@ from gradaccord.core.losses import Loss, LossFn
 from gradaccord.core.method import Method
 from gradaccord.core.report import StepReport
 from gradaccord.data.samplers import TaskSampler
-from gradaccord.integrations.loading import make_loader, make_plan
+from gradaccord.integrations.data_loading import make_loader, make_step_sampler
 from gradaccord.integrations.method_factory import MethodFactory
-from gradaccord.integrations.resuming import NETWORK, ResumingMixin
-from gradaccord.integrations.state import network_of
+from gradaccord.integrations.resuming import NETWORK, ResumingMixin, network_of
 from gradaccord.integrations.step_sampler import Part
 from gradaccord.methods.regularize.smart import SMART
 from gradaccord.runs.launcher import fewer_than_asked
@@ -43,7 +42,7 @@ class AlignedMixin(ResumingMixin):
     regularize_kind: SMART's `kind`, or one per task.
     data_collator, compute_metrics: one for all tasks, or a mapping with one for each.
 
-    The loss of a task is `compute_loss(model, inputs)`, to be overridden as ever. Meanwhile
+    The loss of a task is `compute_loss(model, inputs)`, to be overridden as usual. Meanwhile
     `self.task` is the task's name, and a model whose forward takes `task` is given it. The loss must
     be a mean over its batch's items, as those of Hugging Face models are: `count_items` counts them,
     and the mean over all micro-batches and processes is exact.
@@ -73,7 +72,7 @@ class AlignedMixin(ResumingMixin):
         self._held: list[Part] = []  # of this step's micro-batches
         self._sums: dict[str, tuple[float, int]] = {}  # of the reports since the last log
         self._examples = 0  # trained on in this call of `train`, over all processes
-        self._plan_of_run = {}
+        self._data_layout = {}
         self._collators = data_collator if isinstance(data_collator, Mapping) else {}
         self._metrics_of = compute_metrics if isinstance(compute_metrics, Mapping) else {}
         self._given = dict(train_dataset) if isinstance(train_dataset, Mapping) else {}
@@ -138,8 +137,8 @@ class AlignedMixin(ResumingMixin):
         if self.train_dataset is None:
             raise ValueError("Training needs a `train_dataset`: give a mapping from task to data set.")
         tasks = self.task_datasets
-        plan, self._plan_of_run = make_plan(self, tasks)
-        return make_loader(self, tasks, self._collators, plan)
+        sampler, self._data_layout = make_step_sampler(self, tasks)
+        return make_loader(self, tasks, self._collators, sampler)
 
     def _prepare_dataset(self, dataset: Any, *args: Any, **options: Any) -> Any:
         prepare: Any = super()._prepare_dataset  # type: ignore[misc]
@@ -151,14 +150,14 @@ class AlignedMixin(ResumingMixin):
     # Training
 
     def train(self, resume_from_checkpoint: Any = None, *args: Any, **options: Any) -> Any:
-        """As of every Trainer."""
+        """As in every Trainer."""
         self._held = []
         self._sums = {}
         self._examples = 0
         return super().train(resume_from_checkpoint, *args, **options)
 
     def create_optimizer(self, *args: Any, **options: Any) -> Any:
-        """As of every Trainer; SWEP's network is trained with the model."""
+        """As in every Trainer; SWEP's network is trained with the model."""
         if self.regularize is not None:
             if self.regularizer is None or self.regularizer.model is not self.model:
                 self.regularizer = self.regularize(self.model)
@@ -283,7 +282,7 @@ class AlignedMixin(ResumingMixin):
         return {**inputs, "task": task}
 
     def floating_point_ops(self, inputs: Any) -> Any:
-        """As of every Trainer, over the tasks of a micro-batch."""
+        """As in every Trainer, over the tasks of a micro-batch."""
         if isinstance(inputs, list):
             return sum(self.floating_point_ops(part.inputs) for part in inputs)
         return super().floating_point_ops(inputs)
@@ -305,7 +304,7 @@ class AlignedMixin(ResumingMixin):
                 self._sums[key] = total + value, count + 1
 
     def log(self, logs: dict[str, float], *args: Any, **options: Any) -> None:
-        """As of every Trainer, with the mean of the steps' reports since the last log."""
+        """As in every Trainer, with the mean of the steps' reports since the last log."""
         if "loss" in logs:
             logs |= {key: total / count for key, (total, count) in self._sums.items()}
             self._sums = {}
@@ -318,7 +317,7 @@ class AlignedMixin(ResumingMixin):
     def evaluate(
         self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
     ) -> dict[str, float]:
-        """As of every Trainer, at the outer weights of a trajectory method."""
+        """As in every Trainer, at the outer weights of a trajectory method."""
         named = isinstance(eval_dataset, str)
         task = eval_dataset if named else self._task_in(metric_key_prefix)
         with self._outer_weights(), self._on(task):
@@ -328,12 +327,12 @@ class AlignedMixin(ResumingMixin):
     def predict(
         self, test_dataset: Any, ignore_keys: Any = None, metric_key_prefix: str = "test"
     ) -> Any:
-        """As of every Trainer; the prefix "test_<task>" says which task it is."""
+        """As in every Trainer; the prefix "test_<task>" says which task it is."""
         with self._outer_weights(), self._on(self._task_in(metric_key_prefix)):
             return super().predict(test_dataset, ignore_keys, metric_key_prefix)
 
     def prediction_step(self, model: nn.Module, inputs: Any, *args: Any, **options: Any) -> Any:
-        """As of every Trainer; a model that takes `task` is given it."""
+        """As in every Trainer; a model that takes `task` is given it."""
         return super().prediction_step(model, self._with_task(inputs, self.task), *args, **options)
 
     def _task_in(self, prefix: str) -> str | None:

@@ -32,7 +32,7 @@ class Part(NamedTuple):
     examples: int
 
 
-class Plan:
+class StepSampler:
     """The micro-batches of a run, epoch by epoch: `accumulation` of them form an optimiser step.
 
     All draws come from seeds, so that any epoch can be begun anew: going to its start and skipping
@@ -131,15 +131,15 @@ class TaskCollator:
 
 
 class TaskLoader(DataLoader[Any]):
-    """A DataLoader over a `Plan`."""
+    """A DataLoader over a `StepSampler`."""
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch that is gone through next."""
-        plan: Any = self.batch_sampler
-        plan.set_epoch(epoch)
+        sampler: Any = self.batch_sampler
+        sampler.set_epoch(epoch)
 
 
-class Passes(Iterator[list[int]]):
+class EndlessBatches(Iterator[list[int]]):
     """Endless passes over a batch sampler that somebody else has made."""
 
     def __init__(self, batch_sampler: Any) -> None:

@@ -11,38 +11,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from gradaccord.meta.episodes.task_batch import Task, TaskBatch
 
+if TYPE_CHECKING:
+    from gradaccord.meta.learners.learner import MetaLearner
+
 NORMAL_95 = 1.96  # standard deviations, as in the papers
-
-
-class Learner(Protocol):
-    """What is asked of a learner: predictions for the queries of a task, training state untouched."""
-
-    inner_steps: int
-
-    def logits(self, task: Task, steps: int | None = None, transductive: bool = False) -> torch.Tensor:
-        """Logits [queries, ways] after the last inner step."""
-        ...
-
-    def logits_by_step(
-        self, task: Task, steps: int | None = None, transductive: bool = False
-    ) -> torch.Tensor:
-        """Logits [steps + 1, queries, ways]."""
-        ...
-
-    def state_dict(self) -> Mapping[str, Any]:
-        """All that is learned."""
-        ...
-
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> Any:
-        """Take over what was learned."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -75,16 +54,12 @@ class Evaluation:
         )
         return f"{text}, ensemble of {self.models})" if self.models > 1 else f"{text})"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Everything, for JSON."""
-        return asdict(self)
-
 
 Measure = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def evaluate(
-    learner: Learner,
+    learner: MetaLearner,
     tasks: Iterable[TaskBatch],
     *,
     steps: int | None = None,
@@ -94,7 +69,7 @@ def evaluate(
 ) -> Evaluation:
     """Adapt to each task and predict its queries; nothing of the learner changes.
 
-    tasks: `FixedTasks`, or any batches of tasks. steps: inner steps; as in training unless told, more
+    tasks: `FixedTasks`, or any batches of tasks. steps: inner steps; as in training by default, more
     are allowed. transductive: predict all queries of a task together, so that batch statistics come
     from them too; off unless you ask, because it makes tasks easier and is no fair number beside one
     that does without. loss: measure this (e.g. mse_loss for regression) and not the accuracy.
@@ -113,7 +88,7 @@ def evaluate(
 
 
 def evaluate_ensemble(
-    learner: Learner,
+    learner: MetaLearner,
     checkpoints: Sequence[Mapping[str, Any]],
     tasks: Iterable[TaskBatch],
     *,
@@ -123,12 +98,12 @@ def evaluate_ensemble(
     """Mean of the softmax outputs of several checkpoints of one learner, each adapted by itself.
 
     checkpoints: `state_dict`s of the learner, as a rule the five best by validation accuracy. The
-    learner is left as it was. This is another model than a single one, several times as dear at test:
-    report it apart.
+    learner is left as it was. This is another model than a single one, several times as costly at test:
+    report it separately.
     """
     if not checkpoints:
         raise ValueError("`checkpoints` is empty: an ensemble needs at least one.")
-    before = {key: _copy(value) for key, value in learner.state_dict().items()}
+    before = {key: value.clone() for key, value in learner.state_dict().items()}
     total: list[torch.Tensor] = []
     labels: list[torch.Tensor] = []
     try:
@@ -221,7 +196,3 @@ def _from_all_processes(values: list[list[float]]) -> list[list[float]]:
     gathered: list[Any] = [None] * distributed.get_world_size()
     distributed.all_gather_object(gathered, values)
     return [row for part in gathered for row in part]
-
-
-def _copy(value: Any) -> Any:
-    return value.clone() if isinstance(value, torch.Tensor) else value

@@ -214,13 +214,13 @@ def _mistakes(axes: Axes, rows: Sequence[torch.Tensor], predictions: torch.Tenso
 
     for row, places in enumerate(rows):
         for column, place in enumerate(places.tolist()):
-            said = int(predictions[place])
-            if said != row:
+            predicted = int(predictions[place])
+            if predicted != row:
                 axes.add_patch(
                     Rectangle((column + 0.04, row + 0.04), 0.92, 0.92, fill=False, ec="#D55E00", lw=1.8)
                 )
                 axes.text(
-                    column + 0.12, row + 0.14, str(said), color="white", fontsize=7, ha="left",
+                    column + 0.12, row + 0.14, str(predicted), color="white", fontsize=7, ha="left",
                     va="top", bbox={"facecolor": "#D55E00", "lw": 0, "pad": 1},
                 )  # fmt: skip
 

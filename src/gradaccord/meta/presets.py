@@ -68,34 +68,28 @@ def _mamlpp(name: str, note: str, **settings: Any) -> Preset:
     )
 
 
-def _sharing(algorithm: str, **settings: Any) -> dict[str, Any]:
-    """Chang & Lipson 2020: 5 steps at 0.1, Adam 1e-3, 15 queries, epochs of 1,000 iterations."""
+def _sharing() -> list[Preset]:
+    """Chang & Lipson 2020: 5 steps at 0.1, Adam 1e-3, 15 queries, epochs of 1,000 iterations.
+
+    Both sets, CUB (150 epochs) and mini-ImageNet (250); 5 tasks a batch or 1 (5 x the epochs).
+    """
     common = {
-        "data": "cub200", "share": True, "inner_lr": 0.1, "inner_steps": 5, "outer_lr": 1e-3,
-        "queries": 15, "test_queries": 15, "network": "maml++", "filters": 48, "epoch": 1000,
+        "share": True, "inner_lr": 0.1, "inner_steps": 5, "outer_lr": 1e-3, "queries": 15,
+        "test_queries": 15, "network": "maml++", "filters": 48, "epoch": 1000,
         "validate_every": 1000, "validation_tasks": 600,
     }  # fmt: skip
-    return common | settings
-
-
-def _sharing_presets() -> list[Preset]:
-    """Both sets, CUB (150 epochs) and mini-ImageNet (250); 5 tasks a batch or 1 (5 x the epochs)."""
-    found = []
-    for algorithm in ("maml", "meta-sgd", "maml++"):
-        for data, epochs in (("cub200", 150), ("miniimagenet", 250)):
-            for tasks in (5, 1):
-                short = "cub" if data == "cub200" else "mini"
-                steps = {"tasks": tasks, "iterations": 1000 * epochs * (5 // tasks), "data": data}
-                found.append(
-                    Preset(
-                        f"sharing-{short}-{algorithm}-{tasks}task{'s' if tasks > 1 else ''}",
-                        algorithm,
-                        f"Chang & Lipson 2020, {data}, {tasks} tasks a batch",
-                        MEAN,
-                        _sharing(algorithm, **steps),
-                    )
-                )
-    return found
+    return [
+        Preset(
+            f"sharing-{short}-{algorithm}-{tasks}task{'s' if tasks > 1 else ''}",
+            algorithm,
+            f"Chang & Lipson 2020, {data}, {tasks} tasks a batch",
+            MEAN,
+            common | {"tasks": tasks, "iterations": 1000 * epochs * (5 // tasks), "data": data},
+        )
+        for algorithm in ("maml", "meta-sgd", "maml++")
+        for short, data, epochs in (("cub", "cub200", 150), ("mini", "miniimagenet", 250))
+        for tasks in (5, 1)
+    ]
 
 
 PRESETS: dict[str, Preset] = {
@@ -139,34 +133,9 @@ PRESETS: dict[str, Preset] = {
             "mamlpp-miniimagenet", "mini-ImageNet, 48 filters", data="miniimagenet",
             inner_lr=0.01, tasks=2, queries=15, filters=48, multi_step_epochs=15, clip=10.0,
         ),
-        *_sharing_presets(),
+        *_sharing(),
     ]
 }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """An experiment of a paper: runs to be compared, by name."""
-
-    title: str
-    runs: dict[str, dict[str, Any]]
-
-
-def ten_times_inner_rate(preset: str = "sharing-cub-maml-5tasks") -> Recipe:
-    """The experiment of Chang & Lipson 2020 on the inner rate: 0.1 and 1.0, with and without sharing.
-
-    The claim: at ten times the inner rate plain MAML suffers and gradient sharing keeps it trainable.
-    The values are settings for `settings_for(preset algorithm, preset=preset, **run)`.
-    """
-    rate = find_preset(preset).settings["inner_lr"]
-    return Recipe(
-        "Inner learning rate x 10",
-        {
-            f"{label}, inner rate {scale * rate:g}": {"inner_lr": scale * rate, "share": share}
-            for scale in (1, 10)
-            for label, share in (("plain", False), ("sharing", True))
-        },
-    )
 
 
 def find_preset(name: str) -> Preset:

@@ -1,22 +1,19 @@
-"""One few-shot run: train, validate, keep the best, test; a kill at any moment is resumed bit-equal.
+"""One few-shot run: train, validate, keep the best, test; a kill at any moment resumes bit-equal.
 
     run = Run(settings_for("maml"), load("glyphs"), Path("runs/mine/seed-0"), seed=0)
     run.train()
-    print(run.test()["single"])
+    print(run.test().single)
 
 In the run's folder: `settings.json`, `log.jsonl` (a line for each iteration and validation),
-`checkpoint.pt` (everything needed to go on), `best-<iteration>.pt` (the best by validation accuracy)
-and `results.json`. Every file but the log is replaced in one piece; the log is cut back to the
-checkpoint.
+`checkpoints/` (the last two, with all that is needed to resume), `best-<iteration>.pt` (the best by
+validation accuracy) and `results.json`. One process at a time works in it.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import time
+import warnings
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,19 +25,25 @@ from gradaccord.data.images.class_folders import ImageClasses
 from gradaccord.data.images.class_splits import ClassSplits
 from gradaccord.meta.build import build_learner, build_network, build_optimizer, rate_at
 from gradaccord.meta.episodes.image_tasks import Episodes, FixedTasks
-from gradaccord.meta.evaluation import Evaluation, evaluate, evaluate_ensemble
-from gradaccord.meta.settings import MAY_CHANGE, Settings
+from gradaccord.meta.evaluation import evaluate, evaluate_ensemble
+from gradaccord.meta.results import FewShotResults
+from gradaccord.meta.settings import LIMITS, FewShotSettings
+from gradaccord.runs.checkpoints import CHECKPOINTS, Checkpoints
+from gradaccord.runs.files import LOG, RunFolderError, read_tensors, write_tensors
+from gradaccord.runs.lock import locked
+from gradaccord.runs.log import Log, cut_to_size, read_log
 
+SETTINGS = "settings.json"
+OLD_CHECKPOINT = "checkpoint.pt"  # of release 0.1, which had a single one
 VALIDATION_SEED, TEST_SEED = 1, 2  # of the fixed tasks: the same for every run and method
-FLUSH_EVERY = 5.0  # seconds between two additions to the log
 SAVE_EVERY = 60.0  # seconds between two checkpoints
 CURVE = 10  # inner steps that the adaptation curve shows at least
 MOST_FAILURES = 20  # iterations in a row without a finite gradient
 
 
 @dataclass
-class Standing:
-    """How far a run is, for whoever shows it."""
+class RunProgress:
+    """How far a run is, for progress displays."""
 
     iteration: int
     iterations: int | None
@@ -72,14 +75,24 @@ class Standing:
 
 
 class Run:
-    """A run in its folder; an unfinished one there is gone on with (same settings, other limits).
+    """A run in its folder; an unfinished one there is resumed (same settings, other limits).
 
     With `minutes` the outer rate of a schedule follows the clock, and so does the end of the run:
     such a run is resumed where it stopped, but no two are bit-equal.
+
+    say: called with a sentence for each damaged checkpoint that is skipped; warns by default.
     """
 
-    def __init__(self, settings: Settings, data: ClassSplits, folder: Path, seed: int = 0) -> None:
+    def __init__(
+        self,
+        settings: FewShotSettings,
+        data: ClassSplits,
+        folder: Path,
+        seed: int = 0,
+        say: Callable[[str], None] = lambda sentence: warnings.warn(sentence, stacklevel=3),
+    ) -> None:
         self.settings, self.data, self.folder, self.seed = settings, data, folder, seed
+        self._say = say
         s = settings
         with seeded(seed):
             model = build_network(s, data.train)
@@ -94,65 +107,70 @@ class Run:
             seed=seed,
         )
         self.validation_tasks = self._fixed(data.validation, s.validation_tasks, VALIDATION_SEED)
-        self.standing = Standing(0, s.iterations, 0.0, s.minutes)
-        self.history: list[
-            tuple[int, float, float, float]
-        ] = []  # iteration, accuracy, interval, seconds
+        self.progress = RunProgress(0, s.iterations, 0.0, s.minutes)
+        self.history: list[tuple[int, float, float, float]] = []  # iteration, accuracy, interval, s
         self.best: list[tuple[float, int]] = []  # accuracy and iteration, best first
         self.finished = False
+        self.checkpoints = Checkpoints(folder / CHECKPOINTS)
         self._failures = 0
-        self._unwritten: list[str] = []  # lines of the log
-        self._flushed = self._saved = time.monotonic()
-        folder.mkdir(parents=True, exist_ok=True)
-        if self.checkpoint_path.exists():
-            self._resume()
-        else:
-            settings.save(folder / "settings.json")
-            self.log_path.write_text("")
-
-    @property
-    def checkpoint_path(self) -> Path:
-        """Where everything is that a resumed run needs."""
-        return self.folder / "checkpoint.pt"
+        self._saved = time.monotonic()
+        self._log: Log | None = None
+        self._loaded: tuple[str, ...] = ()  # checkpoints present when the state was read
+        self._log_size = 0
+        self._resume()
 
     @property
     def log_path(self) -> Path:
         """One JSON object a line."""
-        return self.folder / "log.jsonl"
+        return self.folder / LOG
 
     def train(
         self,
-        show: Callable[[Standing], None] = lambda standing: None,
+        show: Callable[[RunProgress], None] = lambda progress: None,
         stop: Callable[[], bool] = lambda: False,
     ) -> bool:
         """Train to the end, or until `stop()`; False if stopped, with everything saved.
 
         show: is called after every iteration. Global random state is left as it was.
         """
-        s, standing = self.settings, self.standing
-        with seeded(self.seed):
-            while not self.finished:
-                due = standing.iteration % s.validate_every == 0 or standing.share >= 1
-                if due and (not self.history or self.history[-1][0] != standing.iteration):
-                    standing.doing = "validating"
-                    show(standing)
-                    self._validate()
-                    standing.doing = "training"
-                if standing.share >= 1:
-                    self.finished = True
-                    self.save()
-                    break
-                self._step()
-                show(standing)
-                if stop():
-                    self.save()
-                    return False
-                if time.monotonic() - self._saved > SAVE_EVERY:
-                    self.save()
+        with locked(self.folder):
+            if self._loaded != self._present():  # another process has worked here since
+                self._resume()
+            self.settings.save(self.folder / SETTINGS)
+            cut_to_size(self.log_path, self._log_size)
+            self._log = Log(self.log_path, append=True)
+            try:
+                with seeded(self.seed):
+                    return self._train(show, stop)
+            finally:
+                self._log_size = self._log.size()
+                self._log.close()
+                self._log = None
+
+    def _train(self, show: Callable[[RunProgress], None], stop: Callable[[], bool]) -> bool:
+        progress = self.progress
+        while not self.finished:
+            due = progress.iteration % self.settings.validate_every == 0 or progress.share >= 1
+            if due and (not self.history or self.history[-1][0] != progress.iteration):
+                progress.doing = "validating"
+                show(progress)
+                self._validate()
+                progress.doing = "training"
+            if progress.share >= 1:
+                self.finished = True
+                self.save()
+                break
+            self._step()
+            show(progress)
+            if stop():
+                self.save()
+                return False
+            if time.monotonic() - self._saved > SAVE_EVERY:
+                self.save()
         return True
 
-    def test(self, show: Callable[[Standing], None] = lambda standing: None) -> dict[str, Evaluation]:
-        """Test the best by validation ("single"), the ensemble of the best, and the curve by step.
+    def test(self, show: Callable[[RunProgress], None] = lambda progress: None) -> FewShotResults:
+        """Test the best by validation, the curve by inner step, and the ensemble of the best.
 
         The learner ends up with the weights of the best checkpoint.
         """
@@ -160,58 +178,63 @@ class Run:
         tasks = self._fixed(self.data.test, s.test_tasks, TEST_SEED)
         few = self._fixed(self.data.test, min(s.curve_tasks, s.test_tasks), TEST_SEED)
         options: dict[str, Any] = {"steps": s.evaluation_steps, "transductive": s.transductive}
-        self.standing.doing = "testing"
-        show(self.standing)
-        states = [self._read(f"best-{iteration}.pt") for _, iteration in self.best]
+        self.progress.doing = "testing"
+        show(self.progress)
+        states = [read_best(self.folder, iteration) for _, iteration in self.best]
         self.learner.load_state_dict(states[0])
-        results = {"single": evaluate(self.learner, tasks, by_step=False, **options)}
-        further = max(
-            self.learner.inner_steps if s.evaluation_steps is None else s.evaluation_steps, CURVE
-        )
-        results["curve"] = evaluate(self.learner, few, **(options | {"steps": further}))
+        single = evaluate(self.learner, tasks, by_step=False, **options)
+        steps = self.learner.inner_steps if s.evaluation_steps is None else s.evaluation_steps
+        curve = evaluate(self.learner, few, **(options | {"steps": max(steps, CURVE)}))
+        ensemble = None
         if len(states) > 1:
-            show(self.standing)
-            results["ensemble"] = evaluate_ensemble(self.learner, states, tasks, **options)
-        summary: dict[str, Any] = {name: result.to_dict() for name, result in results.items()}
-        summary |= {
-            "method": s.label,
-            "seed": self.seed,
-            "iterations": self.standing.iteration,
-            "training_seconds": self.standing.seconds,
-            "best_iteration": self.best[0][1],
-        }
-        _replace(self.folder / "results.json", (json.dumps(summary, indent=2) + "\n").encode())
+            show(self.progress)
+            ensemble = evaluate_ensemble(self.learner, states, tasks, **options)
+        results = FewShotResults(
+            single=single,
+            curve=curve,
+            ensemble=ensemble,
+            method=s.label,
+            seed=self.seed,
+            iterations=self.progress.iteration,
+            training_seconds=self.progress.seconds,
+            best_iteration=self.best[0][1],
+        )
+        with locked(self.folder):
+            results.write(self.folder)
         return results
 
     def save(self) -> None:
-        """Write the checkpoint in one piece."""
-        self._flush()
+        """Write a checkpoint; the one before stays, with the best weights that it refers to."""
+        progress = self.progress
+        size = self._log_size if self._log is None else self._log.size()
         state = {
             "learner": self.learner.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "episodes": self.episodes.state_dict(),
             "random": torch.get_rng_state(),
-            "iteration": self.standing.iteration,
-            "seconds": self.standing.seconds,
-            "means": [self.standing.loss, self.standing.accuracy, self.standing.pace],
+            "iteration": progress.iteration,
+            "seconds": progress.seconds,
+            "means": [progress.loss, progress.accuracy, progress.pace],
             "history": self.history,
             "best": self.best,
             "seed": self.seed,
             "finished": self.finished,
-            "log_bytes": self.log_path.stat().st_size,
+            "log_bytes": size,
         }
-        _save(self.checkpoint_path, state)
-        kept = {f"best-{iteration}.pt" for _, iteration in self.best}
-        for path in self.folder.glob("best-*.pt"):
-            if path.name not in kept:
-                path.unlink()
+        path = self.checkpoints.save(progress.iteration, state)
+        self._best_of[path.name] = [iteration for _, iteration in self.best]
+        self._loaded, self._log_size = self._present(), size
+        needed = {f"best-{i}.pt" for name in self._loaded for i in self._best_of.get(name, ())}
+        for unneeded in {best.name for best in self.folder.glob("best-*.pt")} - needed:
+            (self.folder / unneeded).unlink()
+        (self.folder / OLD_CHECKPOINT).unlink(missing_ok=True)
         self._saved = time.monotonic()
 
     def _step(self) -> None:
         clock = time.process_time if self.settings.clock == "processor" else time.perf_counter
-        standing, start = self.standing, clock()
+        progress, start = self.progress, clock()
         for group in self.optimizer.param_groups:
-            group["lr"] = rate_at(self.settings, standing.share)
+            group["lr"] = rate_at(self.settings, progress.share)
         report = self.learner.backward(next(self.episodes))
         if self.settings.clip is not None:
             torch.nn.utils.clip_grad_value_(self.learner.parameters(), self.settings.clip)
@@ -222,17 +245,17 @@ class Run:
         else:
             self._failures += 1
         self.optimizer.zero_grad()
-        standing.iteration += 1
+        progress.iteration += 1
         spent = clock() - start
-        standing.seconds += spent
+        progress.seconds += spent
         record: dict[str, Any] = {
-            "iteration": standing.iteration,
+            "iteration": progress.iteration,
             "loss": report.query_loss,
             "accuracy": 100 * report.query_accuracy,
-            "seconds": round(standing.seconds, 4),
+            "seconds": round(progress.seconds, 4),
         }
         if report.sigma_m:
-            standing.sigma_m, standing.sigma_lambda = report.sigma_m, report.sigma_lambda
+            progress.sigma_m, progress.sigma_lambda = report.sigma_m, report.sigma_lambda
             record |= {"sigma_m": report.sigma_m, "sigma_lambda": report.sigma_lambda}
         self._write(record)
         for name, value in (
@@ -240,17 +263,17 @@ class Run:
             ("accuracy", record["accuracy"]),
             ("pace", spent),
         ):
-            old = getattr(standing, name)
-            setattr(standing, name, value if old != old else 0.95 * old + 0.05 * value)
+            old = getattr(progress, name)
+            setattr(progress, name, value if old != old else 0.95 * old + 0.05 * value)
         if self._failures >= MOST_FAILURES:
             raise FloatingPointError(
                 f"Training has had no finite gradient for {MOST_FAILURES} iterations, up to number "
-                f"{standing.iteration}: lower --inner-lr (now {self.settings.inner_lr:g}) or "
+                f"{progress.iteration}: lower --inner-lr (now {self.settings.inner_lr:g}) or "
                 f"--outer-lr (now {self.settings.outer_lr:g})."
             )
 
     def _validate(self) -> None:
-        s, standing = self.settings, self.standing
+        s, progress = self.settings, self.progress
         found = evaluate(
             self.learner,
             self.validation_tasks,
@@ -258,50 +281,62 @@ class Run:
             transductive=s.transductive,
             by_step=False,
         )
-        standing.validation = (found.value, found.interval)
-        self.history.append((standing.iteration, found.value, found.interval, standing.seconds))
+        progress.validation = (found.value, found.interval)
+        self.history.append((progress.iteration, found.value, found.interval, progress.seconds))
         self._write(
             {
-                "iteration": standing.iteration,
+                "iteration": progress.iteration,
                 "validation": found.value,
                 "interval": found.interval,
                 "transductive": s.transductive,
             }
         )
-        entry = (found.value, standing.iteration)
+        entry = (found.value, progress.iteration)
         ranked = sorted([*self.best, entry], key=lambda pair: (-pair[0], pair[1]))[: s.keep]
         if entry in ranked:
-            _save(self.folder / f"best-{standing.iteration}.pt", self.learner.state_dict())
+            write_tensors(self.folder / f"best-{progress.iteration}.pt", self.learner.state_dict())
         self.best = ranked
-        standing.best = ranked[0][0]
+        progress.best = ranked[0][0]
         self.save()
 
     def _resume(self) -> None:
-        before = Settings.read(self.folder / "settings.json")
-        for name in before.__dataclass_fields__:
-            old, new = getattr(before, name), getattr(self.settings, name)
-            if old != new and name not in MAY_CHANGE:
-                raise ValueError(
-                    f"The run in {self.folder} has {name}={old!r}, not {new!r}: go on with the same "
-                    "settings, or start another in a new folder."
-                )
-        state = self._read(self.checkpoint_path.name)
+        """Load the newest checkpoint that can be read, if there are any."""
+        self._loaded = self._present()
+        self._best_of: dict[str, list[int]] = {}  # iterations that each checkpoint refers to
+        states = read_states(self.folder, self._say)
+        if not states:
+            return
+        self._check_settings()
+        for name, state in states.items():
+            self._best_of[name] = [int(iteration) for _, iteration in state["best"]]
+        state = next(iter(states.values()))
         if state["seed"] != self.seed:
             raise ValueError(f"The run in {self.folder} has seed {state['seed']}, not {self.seed}.")
-        self.settings.save(self.folder / "settings.json")
         self.learner.load_state_dict(state["learner"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.episodes.load_state_dict(state["episodes"])
-        standing = self.standing
-        standing.iteration, standing.seconds = state["iteration"], state["seconds"]
-        standing.loss, standing.accuracy, standing.pace = state["means"]
+        progress = self.progress
+        progress.iteration, progress.seconds = state["iteration"], state["seconds"]
+        progress.loss, progress.accuracy, progress.pace = state["means"]
         self.history = [tuple(entry) for entry in state["history"]]
         self.best = [tuple(entry) for entry in state["best"]]
         if self.history:
-            standing.validation, standing.best = self.history[-1][1:3], self.best[0][0]
-        self.finished = state["finished"] and standing.share >= 1
-        with self.log_path.open("ab") as log:
-            log.truncate(state["log_bytes"])
+            progress.validation, progress.best = self.history[-1][1:3], self.best[0][0]
+        self.finished = state["finished"] and progress.share >= 1
+        self._log_size = state["log_bytes"]
+
+    def _check_settings(self) -> None:
+        before = FewShotSettings.read(self.folder / SETTINGS)
+        for name, new in self.settings:
+            old = getattr(before, name)
+            if old != new and name not in LIMITS:
+                raise ValueError(
+                    f"The run in {self.folder} has {name}={old!r}, not {new!r}: resume it with the "
+                    "same settings, or start another in a new folder."
+                )
+
+    def _present(self) -> tuple[str, ...]:
+        return tuple(path.name for path in self.checkpoints.all())
 
     def _fixed(self, classes: ImageClasses, count: int, seed: int) -> FixedTasks:
         s = self.settings
@@ -309,44 +344,52 @@ class Run:
             classes, ways=s.ways, shots=s.shots, queries=s.test_queries, count=count, seed=seed
         )
 
-    def _read(self, name: str) -> Any:
-        return torch.load(self.folder / name, weights_only=True)
-
     def _write(self, record: dict[str, Any]) -> None:
-        self._unwritten.append(json.dumps(record) + "\n")
-        if time.monotonic() - self._flushed > FLUSH_EVERY:
-            self._flush()
-
-    def _flush(self) -> None:
-        with self.log_path.open("a", encoding="utf-8") as log:
-            log.writelines(self._unwritten)
-        self._unwritten.clear()
-        self._flushed = time.monotonic()
+        if self._log is not None:
+            self._log.write(**record)
 
 
-def _save(path: Path, state: Any) -> None:
-    part = path.with_name(path.name + ".part")
-    torch.save(state, part)
-    os.replace(part, path)
+def read_states(folder: Path, say: Callable[[str], None]) -> dict[str, dict[str, Any]]:
+    """The states of a run's checkpoints that can be read, the newest first, by name.
+
+    Empty if there are no checkpoints; refused if there are, and none can be read.
+    """
+    states, damaged = {}, []
+    for path, state in Checkpoints(folder / CHECKPOINTS).latest():
+        if isinstance(state, dict):
+            states[path.name] = state
+        else:
+            damaged.append(f"The checkpoint {path.name} is skipped: {state}")
+    old = folder / OLD_CHECKPOINT
+    if not states and old.exists():
+        try:
+            states[old.name] = read_tensors(old)
+        except Exception as error:
+            damaged.append(f"{old} cannot be read: {error}")
+    if damaged and not states:
+        raise RunFolderError(
+            f"No checkpoint of the run in {folder} can be read: start again in a new folder. "
+            f"{damaged[0]}"
+        )
+    for sentence in damaged:
+        say(sentence)
+    return states
 
 
-def _replace(path: Path, content: bytes) -> None:
-    part = path.with_name(path.name + ".part")
-    part.write_bytes(content)
-    os.replace(part, path)
-
-
-def read_log(folder: Path) -> list[dict[str, Any]]:
-    """The records of a run, in order; a last line that is not whole yet is left out."""
-    records = []
-    for line in (folder / "log.jsonl").read_text(encoding="utf-8").splitlines():
-        with suppress(json.JSONDecodeError):
-            records.append(json.loads(line))
-    return records
+def read_best(folder: Path, iteration: int) -> dict[str, Any]:
+    """The learner's state at one of the best validations."""
+    path = folder / f"best-{iteration}.pt"
+    try:
+        state: dict[str, Any] = read_tensors(path)
+    except Exception as error:
+        raise RunFolderError(f"The weights {path} cannot be read: {error}") from error
+    return state
 
 
 def validation_curve(folder: Path) -> list[tuple[int, float, float]]:
     """(iteration, accuracy, interval) of a run's validations."""
     return [
-        (r["iteration"], r["validation"], r["interval"]) for r in read_log(folder) if "validation" in r
+        (r["iteration"], r["validation"], r["interval"])
+        for r in read_log(folder / LOG)
+        if "validation" in r
     ]

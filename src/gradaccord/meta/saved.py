@@ -6,18 +6,27 @@ trained.learner.adapt(support, labels)              # the best by validation acc
 
 from __future__ import annotations
 
-import json
+import warnings
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from gradaccord.data.images.class_splits import ClassSplits
 from gradaccord.meta.build import build_learner, build_network
 from gradaccord.meta.episodes.image_tasks import FixedTasks
-from gradaccord.meta.evaluation import Evaluation
-from gradaccord.meta.run import TEST_SEED, read_log, validation_curve
-from gradaccord.meta.settings import Settings
+from gradaccord.meta.results import FewShotResults
+from gradaccord.meta.run import (
+    OLD_CHECKPOINT,
+    SETTINGS,
+    TEST_SEED,
+    read_best,
+    read_states,
+    validation_curve,
+)
+from gradaccord.meta.settings import FewShotSettings
+from gradaccord.runs.checkpoints import CHECKPOINTS
+from gradaccord.runs.files import LOG
+from gradaccord.runs.log import read_log
 
 
 class Trained:
@@ -26,14 +35,19 @@ class Trained:
     settings: the run's own unless given, e.g. with another number of shots to be tested on.
     """
 
-    def __init__(self, folder: Path, data: ClassSplits, settings: Settings | None = None) -> None:
+    def __init__(
+        self, folder: Path, data: ClassSplits, settings: FewShotSettings | None = None
+    ) -> None:
         self.folder, self.data = folder, data
-        self.settings = settings or Settings.read(folder / "settings.json")
-        kept = torch.load(folder / "checkpoint.pt", weights_only=True)
+        self.settings = settings or FewShotSettings.read(folder / SETTINGS)
+        states = read_states(folder, lambda sentence: warnings.warn(sentence, stacklevel=2))
+        if not states:
+            raise FileNotFoundError(f"{folder} holds no run: it has no checkpoint.")
+        kept = next(iter(states.values()))
         self.iterations = [int(iteration) for _, iteration in kept["best"]]
         if not self.iterations:
             raise ValueError(f"The run in {folder} was never validated: train it a little longer.")
-        self.states = [torch.load(folder / f"best-{i}.pt", weights_only=True) for i in self.iterations]
+        self.states = [read_best(folder, iteration) for iteration in self.iterations]
         with torch.random.fork_rng(devices=[]):  # drawn and overwritten
             model = build_network(self.settings, data.train)
         self.learner = build_learner(self.settings, model, int(kept["seed"]))
@@ -52,9 +66,14 @@ class Trained:
         )
 
 
+def has_checkpoint(folder: Path) -> bool:
+    """Whether a seed has been trained here."""
+    return (folder / CHECKPOINTS).is_dir() or (folder / OLD_CHECKPOINT).exists()
+
+
 def seed_folders(folder: Path) -> list[Path]:
     """The folders of a run's seeds; a seed's own folder stands for itself."""
-    if (folder / "checkpoint.pt").exists():
+    if has_checkpoint(folder):
         return [folder]
     places = sorted(folder.glob("seed-*"), key=lambda path: int(path.name.removeprefix("seed-")))
     if not places:
@@ -62,31 +81,25 @@ def seed_folders(folder: Path) -> list[Path]:
     return places
 
 
-def read_results(folder: Path) -> dict[str, Any]:
-    """What `Run.test` wrote."""
-    found: dict[str, Any] = json.loads((folder / "results.json").read_text())
-    return found
-
-
 def draw_run(folder: Path, data: ClassSplits) -> list[Path]:
     """All figures of a run, over its seeds, into its folder."""
     from gradaccord.meta import figures
 
     places = seed_folders(folder)
-    settings = Settings.read(places[0] / "settings.json")
+    settings = FewShotSettings.read(places[0] / SETTINGS)
     title = f"{data.name}, {settings.ways}-way {settings.shots}-shot, {settings.label}"
     curves = {settings.label: [validation_curve(place) for place in places]}
     written = [figures.write(figures.validation_figure(curves, title), folder / "validation.png")]
     if settings.share:
-        logs = {place.name: read_log(place) for place in places}
+        logs = {place.name: read_log(place / LOG) for place in places}
         written.append(figures.write(figures.sharing_figure(logs, title), folder / "sharing.png"))
-    tested = {
-        place.name.replace("-", " "): Evaluation(**read_results(place)["curve"]) for place in places
-    }
+    tested = {place.name.replace("-", " "): FewShotResults.read(place).curve for place in places}
     curve = figures.adaptation_figure(tested, title, trained_steps=settings.inner_steps)
     written.append(figures.write(curve, folder / "adaptation.png"))
     trained = Trained(places[0], data)
     task = next(iter(trained.test_tasks(1)))[0]
-    said = trained.learner.logits(task, settings.evaluation_steps, settings.transductive).argmax(-1)
-    episode = figures.episode_figure(task, said, f"{title}: a test task")
+    predicted = trained.learner.logits(task, settings.evaluation_steps, settings.transductive).argmax(
+        -1
+    )
+    episode = figures.episode_figure(task, predicted, f"{title}: a test task")
     return [*written, figures.write(episode, folder / "episode.png")]

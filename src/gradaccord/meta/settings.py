@@ -1,112 +1,118 @@
-"""Settings of a few-shot run: what is learned, by which algorithm, for how long, how it is judged."""
+"""Settings of a few-shot run: one model that options, presets and key=value overrides fill."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, get_args
 
-# Each with the settings it starts from: they suit 28x28 characters and minutes of one processor
-# core. Inner rates are for a loss that is a mean over examples.
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from gradaccord.core.did_you_mean import nearest
+from gradaccord.meta.presets import find_preset
+from gradaccord.runs.files import read_json, write_json
+
+Algorithm = Literal["maml", "fomaml", "meta-sgd", "maml++", "reptile", "dotprod-inner", "dotprod-outer"]
+Count = Annotated[int, Field(ge=1)]
+Positive = Annotated[float, Field(gt=0)]
+
+# What each algorithm starts from: suits 28x28 characters and minutes of one processor core. Inner
+# rates are for a loss that is a mean over examples.
+_MAML = {"inner_lr": 0.1, "inner_steps": 3, "outer_lr": 3e-3}
+_REPTILE = {
+    "inner_lr": 1e-3, "inner_steps": 5, "evaluation_steps": 50, "inner_batch": 10,
+    "evaluation_batch": 5, "train_shots": 10, "tasks": 5, "queries": 1, "optimizer": "sgd",
+    "outer_lr": 1.0, "schedule": "linear", "network": "reptile",
+}  # fmt: skip
 ALGORITHMS: dict[str, dict[str, Any]] = {
-    "maml": {"inner_lr": 0.1, "inner_steps": 3, "outer_lr": 3e-3},
-    "fomaml": {"inner_lr": 0.1, "inner_steps": 3, "outer_lr": 3e-3},
-    "meta-sgd": {"inner_lr": 0.1, "inner_steps": 3, "outer_lr": 3e-3},
-    "maml++": {"inner_lr": 0.1, "inner_steps": 3, "outer_lr": 3e-3},
-    "reptile": {
-        "inner_lr": 1e-3, "inner_steps": 5, "evaluation_steps": 50, "inner_batch": 10,
-        "evaluation_batch": 5, "train_shots": 10, "tasks": 5, "queries": 1, "optimizer": "sgd",
-        "outer_lr": 1.0, "schedule": "linear", "network": "reptile",
-    },
-}  # fmt: skip
-ALGORITHMS["dotprod-inner"] = ALGORITHMS["reptile"] | {"inner_steps": 6}  # in pairs
-ALGORITHMS["dotprod-outer"] = ALGORITHMS["reptile"] | {
-    "optimizer": "adam", "outer_lr": 1e-3, "schedule": "constant"
-}  # fmt: skip
+    "maml": _MAML,
+    "fomaml": _MAML,
+    "meta-sgd": _MAML,
+    "maml++": _MAML,
+    "reptile": _REPTILE,
+    "dotprod-inner": _REPTILE | {"inner_steps": 6},  # in pairs
+    "dotprod-outer": _REPTILE | {"optimizer": "adam", "outer_lr": 1e-3, "schedule": "constant"},
+}
 SHARE = ("maml", "meta-sgd", "maml++")  # to which gradient sharing can be added
-NETWORKS = ("auto", "maml", "reptile", "maml++")
-OPTIMIZERS = ("adam", "sgd")
-CLOCKS = ("wall", "processor")
-SCHEDULES = ("constant", "linear", "cosine")
-MAY_CHANGE = ("iterations", "minutes", "test_tasks")  # when a run is gone on with
+LIMITS = ("iterations", "minutes", "test_tasks")  # which may change when a run is resumed
 
 
-@dataclass(frozen=True)
-class Settings:
+class FewShotSettings(BaseModel):
     """One run. Fields left at None follow another: train_shots = shots, evaluation_steps = inner_steps.
 
     Rates are for losses that are means over examples. minutes bounds the time spent in training
     alone, without validation. clip bounds each element of the meta-gradient.
     """
 
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
     data: str = "glyphs"
     data_dir: str | None = None
-    size: int | None = None
-    algorithm: str = "maml"
+    size: int | None = Field(None, ge=16)
+    algorithm: Algorithm = "maml"
     share: bool = False
-    ways: int = 5
-    shots: int = 1
-    train_shots: int | None = None
-    queries: int = 5
-    tasks: int = 4
-    inner_lr: float = 0.1
-    inner_steps: int = 3
-    evaluation_steps: int | None = None
-    inner_batch: int | None = None
-    evaluation_batch: int | None = None
-    optimizer: str = "adam"
-    outer_lr: float = 1e-3
-    schedule: str = "constant"
-    clip: float | None = None
+    ways: int = Field(5, ge=2)
+    shots: Count = 1
+    train_shots: Count | None = None
+    queries: Count = 5
+    tasks: Count = 4
+    inner_lr: Positive = 0.1
+    inner_steps: Count = 3
+    evaluation_steps: int | None = Field(None, ge=0)
+    inner_batch: Count | None = None
+    evaluation_batch: Count | None = None
+    optimizer: Literal["adam", "sgd"] = "adam"
+    outer_lr: Positive = 1e-3
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    clip: Positive | None = None
     align: float = 0.1  # weight of the dot product in DotProd
-    align_cap: float = 0.1  # and how long its term may be, beside the plain gradient
-    epoch: int = 500  # iterations; MAML++ anneals by epochs
-    multi_step_epochs: int = 10
-    network: str = "auto"
-    filters: int | None = None
-    iterations: int | None = 3000  # None: until the minutes are over
-    minutes: float | None = None
-    clock: str = "wall"  # that measures the minutes; "processor" leaves out other programs
-    validate_every: int = 100
-    validation_tasks: int = 100
-    test_tasks: int = 600
-    test_queries: int = 5
-    curve_tasks: int = 50
+    align_cap: float = Field(0.1, gt=0, allow_inf_nan=True)  # length of its term / the plain gradient's
+    epoch: Count = 500  # iterations; MAML++ anneals by epochs
+    multi_step_epochs: int = Field(10, ge=0)
+    network: Literal["auto", "maml", "reptile", "maml++"] = "auto"
+    filters: Count | None = None
+    iterations: Count | None = 3000  # None: until the minutes are over
+    minutes: Positive | None = None
+    clock: Literal["wall", "processor"] = "wall"  # measures the minutes; "processor": of this program
+    validate_every: Count = 100
+    validation_tasks: Count = 100
+    test_tasks: Count = 600
+    test_queries: Count = 5
+    curve_tasks: Count = 50
     transductive: bool = False
-    keep: int = 5  # best checkpoints, for the ensemble
+    keep: Count = 5  # best checkpoints, for the ensemble
 
-    def __post_init__(self) -> None:
-        for field, allowed in (
-            ("algorithm", tuple(ALGORITHMS)),
-            ("network", NETWORKS),
-            ("optimizer", OPTIMIZERS),
-            ("schedule", SCHEDULES),
-            ("clock", CLOCKS),
-        ):
-            value = getattr(self, field)
-            if value not in allowed:
-                raise ValueError(f"`{field}` is {value!r}: choose one of {', '.join(allowed)}.")
+    @model_validator(mode="after")
+    def _agree(self) -> FewShotSettings:
         if self.share and self.algorithm not in SHARE:
             raise ValueError(
                 f"`share` adds gradient sharing to {', '.join(SHARE)}, not to {self.algorithm}."
             )
-        for field in (
-            "tasks", "inner_steps", "validate_every", "validation_tasks", "test_tasks",
-            "test_queries", "curve_tasks", "keep", "epoch",
-        ):  # fmt: skip
-            if getattr(self, field) < 1:
-                raise ValueError(f"`{field}` is {getattr(self, field)}: it must be at least 1.")
-        for field in ("inner_lr", "outer_lr"):
-            if not getattr(self, field) > 0:
-                raise ValueError(f"`{field}` is {getattr(self, field)}: a rate must be above 0.")
         if self.iterations is None and self.minutes is None:
             raise ValueError("`iterations` and `minutes` are both left out: give the run an end.")
-        if self.iterations is not None and self.iterations < 1:
-            raise ValueError(f"`iterations` is {self.iterations}: it must be at least 1.")
-        if self.minutes is not None and not self.minutes > 0:
-            raise ValueError(f"`minutes` is {self.minutes}: give a time above 0, or leave it out.")
+        return self
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> FewShotSettings:
+        """From a mapping; the first mistake becomes one sentence."""
+        try:
+            return cls(**values)
+        except ValidationError as error:
+            raise ValueError(_sentence(error)) from error
+
+    @classmethod
+    def read(cls, path: Path) -> FewShotSettings:
+        """What `save` wrote."""
+        return cls.of(read_json(path))
+
+    def save(self, path: Path) -> None:
+        """Write as JSON."""
+        write_json(path, self.model_dump())
+
+    def changed(self, **changes: Any) -> FewShotSettings:
+        """The same with other values; None changes nothing."""
+        given = {name: value for name, value in changes.items() if value is not None}
+        return FewShotSettings.of(self.model_dump() | given)
 
     @property
     def label(self) -> str:
@@ -118,42 +124,58 @@ class Settings:
         """Short name for folders and titles."""
         return f"{Path(self.data).stem}-{self.ways}way-{self.shots}shot-{self.label}"
 
-    def save(self, path: Path) -> None:
-        """Write as JSON."""
-        path.write_text(json.dumps(asdict(self), indent=2) + "\n")
 
-    @classmethod
-    def read(cls, path: Path) -> Settings:
-        """What `save` wrote."""
-        return cls.of(json.loads(path.read_text()))
+def settings_for(
+    algorithm: str | None = None, *, preset: str | None = None, **chosen: Any
+) -> FewShotSettings:
+    """The algorithm's own settings, over them a preset's, over them what was chosen (not None).
 
-    @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Settings:
-        """From a mapping; an unknown field is named."""
-        known = {field.name for field in fields(cls)}
-        for name in values:
-            if name not in known:
-                raise ValueError(f"{name!r} is no setting: there are {', '.join(sorted(known))}.")
-        return cls(**values)
-
-    def continued(self, **changes: Any) -> Settings:
-        """The same run with other limits; None changes nothing."""
-        return replace(self, **{name: value for name, value in changes.items() if value is not None})
-
-
-def settings_for(algorithm: str, *, preset: str | None = None, **chosen: Any) -> Settings:
-    """The algorithm's own settings, over them a preset's, over them what was chosen (not None)."""
+    Without an algorithm: the preset's, or maml. A chosen value may be text, as in key=value.
+    """
+    chosen = {name: value for name, value in chosen.items() if value is not None}
+    found = find_preset(preset) if preset is not None else None
+    algorithm = algorithm or (found.algorithm if found else "maml")
     if algorithm not in ALGORITHMS:
         raise ValueError(f"`algorithm` is {algorithm!r}: choose one of {', '.join(ALGORITHMS)}.")
-    values: dict[str, Any] = dict(ALGORITHMS[algorithm])
-    if preset is not None:
-        from gradaccord.meta.presets import find_preset
+    if found is not None and found.algorithm != algorithm:
+        raise ValueError(f"The preset {preset!r} is for {found.algorithm}, not for {algorithm}.")
+    values = ALGORITHMS[algorithm] | (found.settings if found else {})
+    if "minutes" in chosen and "iterations" not in chosen:
+        values = values | {"iterations": None}
+    none = {name: None if value in ("none", "null") else value for name, value in chosen.items()}
+    return FewShotSettings.of(values | none | {"algorithm": algorithm})
 
-        found = find_preset(preset)
-        if found.algorithm != algorithm:
-            raise ValueError(f"The preset {preset!r} is for {found.algorithm}, not for {algorithm}.")
-        values |= found.settings
-    values |= {name: value for name, value in chosen.items() if value is not None}
-    if chosen.get("minutes") is not None and chosen.get("iterations") is None:
-        values["iterations"] = None
-    return Settings.of(values | {"algorithm": algorithm})
+
+def parse_overrides(overrides: Iterable[str]) -> dict[str, str]:
+    """The settings in `key=value` texts, as text: `FewShotSettings` reads the values."""
+    found = {}
+    for override in overrides:
+        key, equals, value = override.partition("=")
+        name = key.strip().replace("-", "_")
+        if not equals or not name:
+            raise ValueError(
+                f"The override {override!r} has no `=`: write key=value, e.g. inner_lr=0.05."
+            )
+        if name not in {*FewShotSettings.model_fields, "preset"}:
+            known = [*FewShotSettings.model_fields, "preset"]
+            raise ValueError(f"There is no setting {name!r}: {nearest(name, known)}")
+        found[name] = value.strip()
+    return found
+
+
+def _sentence(error: ValidationError) -> str:
+    first = error.errors()[0]
+    field = str(first["loc"][0]) if first["loc"] else ""
+    given = first.get("input")
+    details = first.get("ctx", {})
+    if first["type"] == "extra_forbidden":
+        return f"There is no setting {field!r}: {nearest(field, FewShotSettings.model_fields)}"
+    if first["type"] == "literal_error":
+        options = get_args(FewShotSettings.model_fields[field].annotation)
+        return f"`{field}` is {given!r}: choose one of {', '.join(options)}."
+    if first["type"] == "greater_than":
+        return f"`{field}` is {given}: it must be above {details['gt']:g}."
+    if first["type"] == "greater_than_equal":
+        return f"`{field}` is {given}: it must be at least {details['ge']}."
+    message = first["msg"].removeprefix("Value error, ").rstrip(".")
+    return f"`{field}` is {given!r}: {message[:1].lower()}{message[1:]}." if field else f"{message}."

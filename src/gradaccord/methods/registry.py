@@ -23,12 +23,8 @@ Options: TypeAlias = Mapping[str, Any]
 Feed = Literal["all", "one", "pair", "blocks"]
 
 # The sampler that draws a step's tasks where none is chosen; in blocks the tasks take turns.
-DEFAULT_SAMPLER: dict[Feed, str] = {
-    "all": "round_robin",
-    "one": "proportional",
-    "pair": "proportional",
-    "blocks": "proportional",
-}
+DEFAULT_SAMPLER: dict[Feed, str] = dict.fromkeys(("one", "pair", "blocks"), "proportional")
+DEFAULT_SAMPLER["all"] = "round_robin"
 
 
 @dataclass(frozen=True)
@@ -181,99 +177,43 @@ def _on_pairs(options: Options) -> bool:
     return bool(options["batches"] == 2)  # SAM's second form
 
 
+# fmt: off
 _ENTRIES = (
     Entry("sum", "combine.plain:Sum", "plain multi-task training on the summed loss", controls=()),
-    Entry(
-        "mean",
-        "combine.plain:Mean",
-        "plain multi-task training on the mean loss",
-        controls=(),
-        without=("reduction",),
-    ),
+    Entry("mean", "combine.plain:Mean", "plain multi-task training on the mean loss", controls=(),
+          without=("reduction",)),
     Entry("pcgrad", "combine.pcgrad:PCGrad", "projects conflicting task gradients off one another"),
     Entry("gradvac", "combine.gradvac:GradVac", "raises each pair's cosine to its running target"),
-    Entry(
-        "gradnorm",
-        "combine.gradnorm:GradNorm",
-        "learns task weights that train all tasks at one rate",
-        without=("granularity",),
-    ),
-    Entry(
-        "torchjd",
-        "combine.torchjd:TorchJD",
-        "any TorchJD weighting, e.g. torchjd:weighting=CAGrad,c=0.5",
-        tasks=tuple,
-        more_options=_weighting_options,
-    ),
-    Entry(
-        "paired_sum",
-        "align.paired_sum:PairedSum",
-        "two batches at the same weights, no more",
-        feed="pair",
-        controls=(),
-        copies=1,
-    ),
-    Entry(
-        "dotprod",
-        "align.dotprod:DotProd",
-        "adds the gradient of two batches' dot product",
-        feed="pair",
-        cost=_dotprod_cost,
-        # The term also lengthens the step, and a longer step alone may be what helps.
-        controls=(*PAIRED_SUM, Control("paired_sum", rate=1.1)),
-        copies=2,
-    ),
-    Entry(
-        "sam",
-        "align.sam:SAM",
-        "the gradient at the worst point nearby",
-        feed=lambda options: "pair" if _on_pairs(options) else "one",
-        cost=lambda options: 1.0 if _on_pairs(options) else 2.0,
-        controls=lambda options: PAIRED_SUM if _on_pairs(options) else SEQUENTIAL,
-        copies=1,
-    ),
-    Entry(
-        "sequential",
-        "combine.plain:Sum",
-        "one task a step, by the sampler: Sequential Reptile with outer_lr 1",
-        feed="one",
-        controls=(),
-        copies=0,
-    ),
-    Entry(
-        "sequential_reptile",
-        "trajectory.sequential_reptile:SequentialReptile",
-        "a trajectory over batches of all tasks, then a Reptile step",
-        feed="one",
-        controls=(Control("sequential_reptile", {"outer_lr": 1}),),
-        copies=1,
-    ),
-    Entry(
-        "reptile",
-        "trajectory.reptile:Reptile",
-        "k steps, then a step towards their end",
-        feed="one",
-        controls=(Control("reptile", {"outer_lr": 1}),),
-        copies=1,
-    ),
-    Entry(
-        "fomaml",
-        "trajectory.fomaml:FOMAML",
-        "k steps, then the last one's gradient from the start",
-        feed="one",
-        controls=SEQUENTIAL,
-        copies=2,
-    ),
-    Entry(
-        "multitask_reptile",
-        "trajectory.reptile:MultiTaskReptile",
-        "a trajectory per task from the same start, then their mean",
-        feed="blocks",
-        controls=SEQUENTIAL,
-        copies=2,
-        tasks=len,
-    ),
+    Entry("gradnorm", "combine.gradnorm:GradNorm",
+          "learns task weights that train all tasks at one rate", without=("granularity",)),
+    Entry("torchjd", "combine.torchjd:TorchJD",
+          "any TorchJD weighting, e.g. torchjd:weighting=CAGrad,c=0.5",
+          tasks=tuple, more_options=_weighting_options),
+    Entry("paired_sum", "align.paired_sum:PairedSum", "two batches at the same weights, no more",
+          feed="pair", controls=(), copies=1),
+    # The term also lengthens the step, and a longer step alone may be what helps: hence two controls.
+    Entry("dotprod", "align.dotprod:DotProd", "adds the gradient of two batches' dot product",
+          feed="pair", cost=_dotprod_cost, copies=2,
+          controls=(*PAIRED_SUM, Control("paired_sum", rate=1.1))),
+    Entry("sam", "align.sam:SAM", "the gradient at the worst point nearby", copies=1,
+          feed=lambda options: "pair" if _on_pairs(options) else "one",
+          cost=lambda options: 1.0 if _on_pairs(options) else 2.0,
+          controls=lambda options: PAIRED_SUM if _on_pairs(options) else SEQUENTIAL),
+    Entry("sequential", "combine.plain:Sum",
+          "one task a step, by the sampler: Sequential Reptile with outer_lr 1",
+          feed="one", controls=(), copies=0),
+    Entry("sequential_reptile", "trajectory.sequential_reptile:SequentialReptile",
+          "a trajectory over batches of all tasks, then a Reptile step",
+          feed="one", controls=(Control("sequential_reptile", {"outer_lr": 1}),), copies=1),
+    Entry("reptile", "trajectory.reptile:Reptile", "k steps, then a step towards their end",
+          feed="one", controls=(Control("reptile", {"outer_lr": 1}),), copies=1),
+    Entry("fomaml", "trajectory.fomaml:FOMAML", "k steps, then the last one's gradient from the start",
+          feed="one", controls=SEQUENTIAL, copies=2),
+    Entry("multitask_reptile", "trajectory.reptile:MultiTaskReptile",
+          "a trajectory per task from the same start, then their mean",
+          feed="blocks", controls=SEQUENTIAL, copies=2, tasks=len),
 )
+# fmt: on
 
 METHODS = {entry.name: entry for entry in _ENTRIES}
 SINGLE_TASK = "stl"  # one model per task: several runs of `sum`, and no class

@@ -81,13 +81,13 @@ def training_names(languages: Sequence[str] = LANGUAGES) -> list[str]:
         name.text.casefold()
         for language in languages
         for name in cldr.names(language)
-        if not cldr.is_train(name.concept)
+        if cldr.split_of(name.concept) != "train"
     }
     return [
         name.text
         for language in languages
         for name in cldr.names(language)
-        if cldr.is_train(name.concept) and name.text.casefold() not in held_out
+        if cldr.split_of(name.concept) == "train" and name.text.casefold() not in held_out
     ]
 
 

@@ -11,13 +11,15 @@ from typing import Any
 
 from gradaccord.compare.statistics import Mean
 from gradaccord.report.charts import Series, bars, heat_map, histogram, line_chart, paths
-from gradaccord.report.read_runs import Material, RunRead
-from gradaccord.report.trained_languages import seen_texts
+from gradaccord.report.data import FinishedRun, ReportData
+from gradaccord.runs.results import EvaluationRecord
+from gradaccord.tasks.errors import Confusion
 
 BINS = 40  # stretches of training that a curve of steps is averaged over
 BUDGET = "batch gradients"
 
-Read = Callable[[dict[str, Any]], float]
+ReadStep = Callable[[dict[str, Any]], float | None]
+ReadEvaluation = Callable[[EvaluationRecord], float | None]
 
 
 @dataclass(frozen=True)
@@ -30,53 +32,53 @@ class Figure:
     caption: str
 
 
-def learning(material: Material) -> list[Figure]:
+def learning(data: ReportData) -> list[Figure]:
     """Training loss, and scores on dev, over the budget."""
     found = [
         Figure(
             "train-loss",
             "Training loss",
-            line_chart(
-                _binned(material, lambda record: statistics.fmean(record["loss"].values())),
-                BUDGET,
+            over_steps(
+                data,
+                lambda record: statistics.fmean(record["loss"].values()),
                 "loss, mean of tasks",
                 "Training loss of each method over training.",
             ),
-            f"{_band(material)}The horizontal axis is what every method pays in.",
+            f"{data.band}The horizontal axis is what every method pays in.",
         ),
         Figure(
             "dev-average",
             "Average score on dev",
-            line_chart(
-                _at_evaluations(material, _value("average")),
-                BUDGET,
+            over_evaluations(
+                data,
+                lambda record: record.average,
                 "average, %",
                 "Average of the trained tasks' main metrics on dev, for each method over training.",
             ),
-            _band(material),
+            data.band,
         ),
     ]
-    first = material.runs[0]
-    metrics, trained = first.results["metrics"], first.trained
-    tasks = [task for task in metrics if any(task in e["scores"] for e in first.evaluations)]
+    first = data.runs[0]
+    metrics, trained = first.results.metrics, first.results.trained
+    tasks = [task for task in metrics if any(task in e.scores for e in first.evaluations)]
     for task in tasks if len(tasks) > 1 else []:
         found.append(
             Figure(
                 f"dev-{task}",
                 f"{task} on dev" + ("" if task in trained else " (never trained on)"),
-                line_chart(
-                    _at_evaluations(material, _value("scores", task, metrics[task])),
-                    BUDGET,
+                over_evaluations(
+                    data,
+                    partial(_score, task, metrics[task]),
                     f"{metrics[task]}, %",
                     f"{metrics[task]} of {task} on dev, for each method over training.",
                 ),
-                _band(material),
+                data.band,
             )
         )
-    return _drawn(found)
+    return drawn(found)
 
 
-def alignment(material: Material) -> list[Figure]:
+def alignment(data: ReportData) -> list[Figure]:
     """Dot product, cosine and conflicts between gradients; what they cost in loss."""
     single = "Of the batches within one step, smoothed over training: single batches are mostly noise."
     steps = (
@@ -93,9 +95,9 @@ def alignment(material: Material) -> list[Figure]:
         Figure(
             f"step-{key}",
             title,
-            line_chart(
-                _binned(material, _value(key)),
-                BUDGET,
+            over_steps(
+                data,
+                partial(_key, key),
                 unit,
                 f"{title}, for each method over training.",
             ),
@@ -107,66 +109,45 @@ def alignment(material: Material) -> list[Figure]:
         Figure(
             "task-cosine",
             "Cosine between tasks",
-            line_chart(
-                _at_evaluations(material, _value("task_cosine", "mean")),
-                BUDGET,
+            over_evaluations(
+                data,
+                lambda record: record.task_cosine.mean if record.task_cosine else None,
                 "mean cosine",
                 "Mean cosine between the tasks' gradients at each evaluation, for each method.",
             ),
-            f"Over the same training batches each time, averaged before comparing. {_band(material)}",
+            f"Over the same training batches each time, averaged before comparing. {data.band}",
         )
     )
-    return _drawn([*found, _trade_off(material), *_cosines(material)])
+    return drawn([*found, _trade_off(data), *_cosines(data)])
 
 
-def memory(material: Material) -> list[Figure]:
-    """What the encoder forgets, and how far it has moved."""
-    known = seen_texts(material)
-    found = []
-    for title, texts in known.groups():
-        found.append(
-            Figure(
-                f"forgetting-{title}",
-                f"Masked-LM loss: {title}",
-                line_chart(
-                    _at_evaluations(material, partial(_mean_loss, texts)),
-                    BUDGET,
-                    "masked-LM loss",
-                    f"Masked language-model loss on {title}, for each method over training.",
-                ),
-                "The pretrained masked-LM head on the fine-tuned encoder: higher is more forgotten. "
-                f"{_band(material)}",
-            )
-        )
-    found.append(
-        Figure(
-            "distance",
-            "Distance from the pretrained weights",
-            line_chart(
-                _at_evaluations(material, _value("distance", "total")),
-                BUDGET,
-                "Euclidean distance",
-                "Distance of the shared trunk from where it started, for each method over training.",
-            ),
-            f"Of the shared trunk alone. {_band(material)}",
-        )
+def distance(data: ReportData) -> Figure:
+    """How far the encoder has moved."""
+    return Figure(
+        "distance",
+        "Distance from the pretrained weights",
+        over_evaluations(
+            data,
+            lambda record: record.distance.total if record.distance else None,
+            "Euclidean distance",
+            "Distance of the shared trunk from where it started, for each method over training.",
+        ),
+        f"Of the shared trunk alone. {data.band}",
     )
-    return _drawn(found)
 
 
-def costs(material: Material) -> list[Figure]:
+def costs(data: ReportData) -> list[Figure]:
     """Time, gradients and memory relative to the baseline; nothing for a lone method."""
-    if material.comparison is None or len(material.methods) < 2:
+    if data.comparison is None or len(data.methods) < 2:
         return []
-    entries = material.comparison["methods"]
-    usual = entries[0]["method"]
+    usual = data.comparison.baseline.method
     found = []
     for key, title in (
         ("seconds", "Training time"),
         ("gradients", "Batch gradients"),
         ("memory_mb", "Peak memory"),
     ):
-        values = [(str(e["method"]), _finite(e["costs"].get(key))) for e in entries]
+        values = [(own.method, getattr(own.costs, key)) for own in data.comparison.methods]
         found.append(
             Figure(
                 f"cost-{key}",
@@ -176,18 +157,18 @@ def costs(material: Material) -> list[Figure]:
                 + (" Runs that share a machine slow each other down." if key == "seconds" else ""),
             )
         )
-    return _drawn(found)
+    return drawn(found)
 
 
-def mistakes(name: str, runs: Sequence[RunRead]) -> list[Figure]:
+def mistakes(name: str, runs: Sequence[FinishedRun]) -> list[Figure]:
     """Confusions and error histograms of one method, task by task, counted over all its seeds."""
     found = []
-    for task, first in runs[0].results.get("errors", {}).items():
-        several = [run.results["errors"][task] for run in runs if task in run.results.get("errors", {})]
-        where = f"{name}, {first['split']}, {len(several)} seed{'s' if len(several) > 1 else ''}."
-        if first.get("confusion"):
-            labels = first["confusion"]["labels"]
-            counts = _summed([one["confusion"] for one in several], labels)
+    for task, first in runs[0].results.errors.items():
+        several = [run.results.errors[task] for run in runs if task in run.results.errors]
+        where = f"{name}, {first.split}, {len(several)} seed{'s' if len(several) > 1 else ''}."
+        if first.confusion:
+            labels = first.confusion.labels
+            counts = _summed([one.confusion for one in several if one.confusion], labels)
             found.append(
                 Figure(
                     f"confusion-{name}-{task}",
@@ -204,36 +185,31 @@ def mistakes(name: str, runs: Sequence[RunRead]) -> list[Figure]:
                     f"Examples; {where}",
                 )
             )
-        if first.get("histogram"):  # edges differ between seeds
+        if first.histogram:  # edges differ between seeds
             found.append(
                 Figure(
                     f"histogram-{name}-{task}",
                     f"Errors of {task}: {name}",
                     histogram(
-                        first["histogram"]["edges"],
-                        first["histogram"]["counts"],
+                        first.histogram.edges,
+                        first.histogram.counts,
                         "prediction − truth",
                         f"Histogram of the errors of {task} by {name}: prediction minus truth.",
                     ),
-                    f"Examples; {name}, {first['split']}, seed {runs[0].seed}.",
+                    f"Examples; {name}, {first.split}, seed {runs[0].results.seed}.",
                 )
             )
-    return _drawn(found)
+    return drawn(found)
 
 
-def _band(material: Material) -> str:
-    several = any(len(runs) > 1 for runs in material.methods.values())
-    return "Mean over seeds; the band is one standard error. " if several else ""
-
-
-def _trade_off(material: Material) -> Figure:
+def _trade_off(data: ReportData) -> Figure:
     series = []
-    for mark, (name, runs) in enumerate(material.methods.items()):
+    for mark, (name, runs) in enumerate(data.methods.items()):
         for run in runs:
-            cosines = [record.get("task_cosine") or {} for record in run.evaluations]
-            known = [c for c in cosines if c.get("losses")]
-            losses = [statistics.fmean(c["losses"].values()) for c in known]
-            series.append(Series(name, mark, losses, [c["mean"] for c in known]))
+            cosines = [record.task_cosine for record in run.evaluations]
+            known = [cosine for cosine in cosines if cosine and cosine.losses]
+            losses = [statistics.fmean(cosine.losses.values()) for cosine in known]
+            series.append(Series(name, mark, losses, [cosine.mean for cosine in known]))
     return Figure(
         "trade-off",
         "Loss against alignment",
@@ -246,16 +222,16 @@ def _trade_off(material: Material) -> Figure:
     )  # fmt: skip
 
 
-def _cosines(material: Material) -> Iterator[Figure]:
-    for name, runs in material.methods.items():
-        last = [run.results["last"] for run in runs]
-        measured = [one["task_cosine"] for one in last if one.get("task_cosine")]
+def _cosines(data: ReportData) -> Iterator[Figure]:
+    for name, runs in data.methods.items():
+        cosines = [run.results.last.task_cosine for run in runs]
+        measured = [cosine for cosine in cosines if cosine]
         if not measured:
             continue
-        tasks = measured[0]["tasks"]
+        tasks = measured[0].tasks
         places = range(len(tasks))
-        matrix = [[_mean_of([m["matrix"][i][j] for m in measured]) for j in places] for i in places]
-        mean = Mean.of([m["mean"] for m in measured])
+        matrix = [[_mean_of([m.matrix[i][j] for m in measured]) for j in places] for i in places]
+        mean = Mean.of(m.mean for m in measured)
         seeds = f"{len(measured)} seed{'s' if len(measured) > 1 else ''}"
         yield Figure(
             f"cosines-{name}",
@@ -268,55 +244,51 @@ def _cosines(material: Material) -> Iterator[Figure]:
         )  # fmt: skip
 
 
-def _at_evaluations(material: Material, read: Read) -> list[Series]:
-    """The k-th evaluations of all seeds together, method by method."""
+def over_evaluations(data: ReportData, read: ReadEvaluation, y_label: str, alt: str) -> str:
+    """A line a method: means over seeds of the k-th evaluations."""
     found = []
-    for mark, (name, runs) in enumerate(material.methods.items()):
+    for mark, (name, runs) in enumerate(data.methods.items()):
         several = list(zip(*(run.evaluations for run in runs), strict=False))
-        means = [Mean.of([read(record) for record in records]) for records in several]
-        x = [statistics.fmean(record["gradients"] for record in records) for records in several]
-        found.append(Series(name, mark, x, [m.value for m in means], [m.error for m in means]))
-    return found
+        means = [Mean.of(_finite(read(one)) for one in records) for records in several]
+        x = [statistics.fmean(one.gradients for one in records) for records in several]
+        found.append(Series(name, mark, x, [m.mean for m in means], [m.error for m in means]))
+    return line_chart(found, BUDGET, y_label, alt)
 
 
-def _binned(material: Material, read: Read) -> list[Series]:
-    """Means over stretches of training, then over seeds, method by method."""
-    ends = [run.steps[-1]["gradients"] for run in material.runs if run.steps]
-    fewest = min((len(run.steps) for run in material.runs if run.steps), default=0)
+def over_steps(data: ReportData, read: ReadStep, y_label: str, alt: str) -> str:
+    """A line a method: means over stretches of training, then over seeds."""
+    ends = [run.steps[-1]["gradients"] for run in data.runs if run.steps]
+    fewest = min((len(run.steps) for run in data.runs if run.steps), default=0)
     count = max(min(BINS, fewest), 1)
     width = max(ends, default=1.0) / count
     found = []
-    for mark, (name, runs) in enumerate(material.methods.items()):
+    for mark, (name, runs) in enumerate(data.methods.items()):
         curves = [_curve(run, read, width, count) for run in runs]
-        means = [Mean.of([curve[i] for curve in curves]) for i in range(count)]
+        means = [Mean.of(curve[i] for curve in curves) for i in range(count)]
         x = [(i + 0.5) * width for i in range(count)]
-        found.append(Series(name, mark, x, [m.value for m in means], [m.error for m in means]))
-    return found
+        found.append(Series(name, mark, x, [m.mean for m in means], [m.error for m in means]))
+    return line_chart(found, BUDGET, y_label, alt)
 
 
-def _curve(run: RunRead, read: Read, width: float, count: int) -> list[float]:
+def _curve(run: FinishedRun, read: ReadStep, width: float, count: int) -> list[float]:
     bins: list[list[float]] = [[] for _ in range(count)]
     for record in run.steps:
-        value = read(record)
+        value = _finite(read(record))
         if math.isfinite(value):
             bins[min(math.ceil(record["gradients"] / width - 1e-9) - 1, count - 1)].append(value)
     return [statistics.fmean(own) if own else math.nan for own in bins]
 
 
-def _value(*path: str) -> Read:
-    """What stands at a place in a record; NaN where there is no such place."""
-
-    def read(record: dict[str, Any]) -> float:
-        found: Any = record
-        for key in path:
-            found = found.get(key) if isinstance(found, dict) else None
-        return _finite(found)
-
-    return read
+def _key(key: str, record: Mapping[str, Any]) -> float | None:
+    return record.get(key)
 
 
-def _summed(confusions: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> list[list[int]]:
-    same = [one["counts"] for one in confusions if list(one["labels"]) == list(labels)]
+def _score(task: str, metric: str, record: EvaluationRecord) -> float | None:
+    return record.scores.get(task, {}).get(metric)
+
+
+def _summed(confusions: Sequence[Confusion], labels: Sequence[str]) -> list[list[int]]:
+    same = [one.counts for one in confusions if list(one.labels) == list(labels)]
     return [[sum(cells) for cells in zip(*rows, strict=True)] for rows in zip(*same, strict=True)]
 
 
@@ -324,16 +296,11 @@ def _finite(value: float | None) -> float:
     return math.nan if value is None else float(value)
 
 
-def _mean_loss(texts: Sequence[str], record: Mapping[str, Any]) -> float:
-    losses = record.get("masked_lm") or {}
-    known = _mean_of([losses.get(text) for text in texts])
-    return math.nan if known is None else known
-
-
 def _mean_of(values: Sequence[float | None]) -> float | None:
     known = [v for v in values if v is not None and math.isfinite(v)]
     return statistics.fmean(known) if known else None
 
 
-def _drawn(figures: Sequence[Figure]) -> list[Figure]:
+def drawn(figures: Sequence[Figure]) -> list[Figure]:
+    """Those that have data."""
     return [figure for figure in figures if figure.svg]

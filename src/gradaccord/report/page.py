@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gradaccord.compare.summary import AVERAGE
+from gradaccord.compare.specs import Spec
 from gradaccord.report import figures, tables
-from gradaccord.report.extras import read_extras
+from gradaccord.report.data import ReportData, read_report_data
+from gradaccord.report.extra_sections import read_extras
+from gradaccord.report.forgetting import forgetting_figures, forgetting_table
 from gradaccord.report.html import Section, fill
-from gradaccord.report.read_runs import Material, RunRead, read_material
 from gradaccord.report.sweep_page import is_sweep, render_sweep
 from gradaccord.report.tables import Cell, Table
-from gradaccord.runs.files import ABOUT, read_json
+from gradaccord.runs.files import ABOUT, read_json, write_atomic
+from gradaccord.runs.results import Results
 
 
 def write_report(folder: Path, out: Path | None = None) -> Path:
@@ -25,80 +26,77 @@ def write_report(folder: Path, out: Path | None = None) -> Path:
         raise ValueError(
             f"`out` is the folder {target}: name a file, such as {target / 'report.html'}."
         )
-    text = render_sweep(folder) if is_sweep(folder) else render(read_material(folder))
+    text = render_sweep(folder) if is_sweep(folder) else render(read_report_data(folder))
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, target)  # whole or absent
+    write_atomic(target, text)
     return target
 
 
-def render(material: Material) -> str:
+def render(data: ReportData) -> str:
     """The page as text. The same runs give the same page, byte for byte."""
     return fill(
-        f"{material.folder.resolve().name}: {_kind(material)}",
-        _about(material),
-        _findings(material),
-        list(_sections(material)),
+        f"{data.folder.resolve().name}: {_kind(data)}",
+        _about(data),
+        _findings(data),
+        list(_sections(data)),
     )
 
 
-def _sections(material: Material) -> Iterator[Section]:
-    first, leader = next(iter(material.methods)), _leader(material)
+def _sections(data: ReportData) -> Iterator[Section]:
+    first, leader = next(iter(data.methods)), _leader(data)
     shown = list(dict.fromkeys([leader, first]))
-    for extra in read_extras(material.folder).sections:
-        yield Section(extra.title, extra.sentences, extra.tables, extra.figures)
+    for extra in read_extras(data.folder).sections:
+        yield extra.section(data.folder)
     yield Section(
         "Results",
         tables=_known(
-            tables.leaderboard(material),
-            tables.scores(material),
-            tables.per_task(material),
-            tables.differences(material),
+            tables.leaderboard(data),
+            tables.scores(data),
+            tables.per_task(data),
+            tables.differences(data),
         ),
     )
-    yield Section("Missing or collapsed runs", sentences=_trouble(material))
-    yield Section("Learning", figures=figures.learning(material))
-    yield Section("Alignment of gradients", figures=figures.alignment(material))
+    yield Section("Missing or collapsed runs", sentences=_trouble(data))
+    yield Section("Learning", figures=figures.learning(data))
+    yield Section("Alignment of gradients", figures=figures.alignment(data))
     yield Section(
         "Forgetting and distance",
-        tables=_known(tables.forgetting(material)),
-        figures=figures.memory(material),
+        tables=_known(forgetting_table(data)),
+        figures=figures.drawn([*forgetting_figures(data), figures.distance(data)]),
     )
-    yield Section("Cost", figures=figures.costs(material), tables=[tables.costs(material)])
+    yield Section("Cost", figures=figures.costs(data), tables=[tables.costs(data)])
     yield Section(
         "Errors",
-        figures=[f for name in shown for f in figures.mistakes(name, material.methods[name])],
-        tables=tables.worst([(name, run) for name in shown for run in material.methods[name]]),
+        figures=[f for name in shown for f in figures.mistakes(name, data.methods[name])],
+        tables=tables.worst([(name, run) for name in shown for run in data.methods[name]]),
     )
-    yield Section("Data", sentences=_data(material))
-    yield Section("How to run this again", tables=_again(material), texts=_configurations(material))
+    yield Section("Data", sentences=_data(data))
+    yield Section("How to run this again", tables=_again(data), texts=_configurations(data))
 
 
-def _kind(material: Material) -> str:
-    if material.comparison is None:
-        return f"a run of {_method(material.runs[0])}"
-    count = len(material.methods)
+def _kind(data: ReportData) -> str:
+    if data.comparison is None:
+        return f"a run of {_method(data.runs[0].results)}"
+    count = len(data.methods)
     return f"{count} method{'s' if count > 1 else ''} compared"
 
 
-def _about(material: Material) -> str:
+def _about(data: ReportData) -> str:
     """When, on what."""
-    finished = max(str(run.results["finished"]) for run in material.runs).replace("T", " ")
-    tasks = ", ".join(material.runs[0].trained)
-    count = len(material.runs)
+    finished = max(run.results.finished for run in data.runs).replace("T", " ")
+    tasks = ", ".join(data.runs[0].results.trained)
+    count = len(data.runs)
     if count == 1:
         return f"One run on {tasks}, finished {finished}."
     return f"{count} runs on {tasks}, the last one finished {finished}."
 
 
-def _findings(material: Material) -> list[str]:
+def _findings(data: ReportData) -> list[str]:
     """What the numbers say."""
-    if material.comparison is not None:
-        collapsed = [e["method"] for e in material.comparison["methods"] if e["collapsed"]]
-        missing = sum(len(e["missing"]) for e in material.comparison["methods"])
-        found = [str(sentence) for sentence in material.comparison["findings"]]
-        found = read_extras(material.folder).findings or found
+    if data.comparison is not None:
+        collapsed = [own.method for own in data.comparison.methods if own.collapsed]
+        missing = sum(len(own.missing) for own in data.comparison.methods)
+        found = read_extras(data.folder).findings or list(data.comparison.findings)
         if collapsed:
             found.append(
                 f"Did not learn on some seed, so that its cosines mean nothing: {', '.join(collapsed)}."
@@ -106,81 +104,73 @@ def _findings(material: Material) -> list[str]:
         if missing:
             found.append(f"{missing} run{'s are' if missing > 1 else ' is'} missing from the means.")
         return found
-    run = material.runs[0]
-    metrics = run.results["metrics"]
+    results = data.runs[0].results
     scores = ", ".join(
-        f"{task} {value:.2f} % ({metrics[task]})" for task, value in run.main(material.split).items()
+        f"{task} {value:.2f} % ({results.metrics[task]})"
+        for task, value in results.main_scores(data.split).items()
     )
-    cost = run.results["cost"]
-    said = [
-        f"On {material.split}, {_method(run)} reaches {scores}.",
-        f"That took {cost['seconds']:.0f} s, {cost['steps']:,} steps and {cost['gradients']:,.0f} "
-        f"batch gradients; the best weights are those of step {run.results['best_step']}.",
+    cost = results.cost
+    found = [
+        f"On {data.split}, {_method(results)} reaches {scores}.",
+        f"That took {cost.seconds:.0f} s, {cost.steps:,} steps and {cost.gradients:,.0f} "
+        f"batch gradients; the best weights are those of step {results.best_step}.",
         "One run says nothing about chance: gradaccord compare repeats it over seeds.",
     ]
-    return said if scores else said[1:]
+    return found if scores else found[1:]
 
 
-def _method(run: RunRead) -> str:
-    options = {k: v for k, v in run.results["method"].items() if k != "name"}
-    shown = ",".join(f"{key}={value}" for key, value in options.items())
-    name = f"{run.results['method']['name']}:{shown}" if shown else str(run.results["method"]["name"])
-    return "+".join([name, *map(str, run.results["regularize"])])
+def _method(results: Results) -> str:
+    spec = Spec(results.method_name, tuple(results.method_options.items()), tuple(results.regularize))
+    return str(spec)
 
 
-def _leader(material: Material) -> str:
+def _leader(data: ReportData) -> str:
     """The method with the best average."""
-    if material.comparison is None:
-        return next(iter(material.methods))
-    averages = {
-        e["method"]: e["scores"][AVERAGE]["mean"]
-        for e in material.comparison["methods"]
-        if e["method"] in material.methods
-    }
-    return str(max(averages, key=lambda name: -1e9 if averages[name] is None else averages[name]))
+    if data.comparison is None:
+        return next(iter(data.methods))
+    known = [own for own in data.comparison.methods if own.method in data.methods]
+    return max(known, key=lambda own: own.average.mean if own.average.count else -1e9).method
 
 
-def _trouble(material: Material) -> list[str]:
-    found = list(material.unfinished)
-    for entry in (material.comparison or {"methods": []})["methods"]:
-        if entry["collapsed"]:
-            some = "seeds" if len(entry["collapsed"]) > 1 else "seed"
-            seeds = f"{some} {', '.join(map(str, entry['collapsed']))}"
-            found.append(
-                f"{entry['method']} learned less than half of what the baseline did on {seeds}."
-            )
+def _trouble(data: ReportData) -> list[str]:
+    found = list(data.unfinished)
+    for own in data.comparison.methods if data.comparison is not None else ():
+        if own.collapsed:
+            some = "seeds" if len(own.collapsed) > 1 else "seed"
+            seeds = f"{some} {', '.join(map(str, own.collapsed))}"
+            found.append(f"{own.method} learned less than half of what the baseline did on {seeds}.")
     return found
 
 
-def _data(material: Material) -> list[str]:
+def _data(data: ReportData) -> list[str]:
     """What is odd about the data, each fact once."""
     found = []
-    for run in material.runs:
-        found += [str(overlap) for overlap in run.results.get("overlaps", ())]
-        for task, splits in run.results.get("notes", {}).items():
+    for run in data.runs:
+        found += run.results.overlaps
+        for task, splits in run.results.notes.items():
             for split, notes in splits.items():
                 shown = ", ".join(f"{what}: {count:,}" for what, count in notes.items())
                 found.append(f"{task}, {split}: {shown}.")
     return list(dict.fromkeys(found))
 
 
-def _again(material: Material) -> list[Table]:
+def _again(data: ReportData) -> list[Table]:
     """Commands, and what they ran with."""
     commands = []
     versions: dict[str, dict[str, None]] = {}
-    path = material.folder / ABOUT
-    if material.comparison is not None and path.exists():
+    path = data.folder / ABOUT
+    if data.comparison is not None and path.exists():
         whole = read_json(path)
         started = tables.named(str(whole["started"]).replace("T", " "))
         commands.append([tables.named("all"), Cell("–"), Cell(shlex.join(whole["command"])), started])
-    for name, runs in material.methods.items():
+    for name, runs in data.methods.items():
         for run in runs:
             about = run.about
             if about.get("command"):
                 commands.append(
                     [
                         tables.named(name),
-                        Cell(str(run.seed), float(run.seed)),
+                        Cell(str(run.results.seed), float(run.results.seed)),
                         Cell(shlex.join(map(str, about["command"]))),
                         tables.named(str(about.get("started", "")).replace("T", " ")),
                     ]
@@ -208,11 +198,11 @@ def _environment(about: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield key, str(about[key])
 
 
-def _configurations(material: Material) -> dict[str, str]:
+def _configurations(data: ReportData) -> dict[str, str]:
     """Of each method's first run."""
     return {
-        f"Configuration of {name}, seed {runs[0].seed}": runs[0].config
-        for name, runs in material.methods.items()
+        f"Configuration of {name}, seed {runs[0].results.seed}": runs[0].config
+        for name, runs in data.methods.items()
         if runs[0].config
     }
 

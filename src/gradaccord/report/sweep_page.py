@@ -17,7 +17,6 @@ from gradaccord.compare.sweep import (
     FAILURE,
     STORAGE,
     read_study,
-    score,
     trial_folder,
     write_best,
 )
@@ -25,8 +24,9 @@ from gradaccord.report.charts import bars, dots
 from gradaccord.report.figures import Figure
 from gradaccord.report.html import Section, fill
 from gradaccord.report.svg import number
-from gradaccord.report.tables import NONE, Cell, Table, named
-from gradaccord.runs.files import ABOUT, RESULTS, read_json
+from gradaccord.report.tables import NONE, Cell, Table, mean_cell, named
+from gradaccord.runs.files import ABOUT, read_json
+from gradaccord.runs.results import Results
 
 SCORE = "dev average, %"
 
@@ -105,7 +105,7 @@ def _findings(sweep: Sweep, best: Path) -> list[str]:
     found = [
         f"Best on dev: trial {sweep.best.number} with {sweep.best.value:.2f} %, at {chosen}; "
         f"the median of {len(sweep.finished)} trials is {median:.2f} %.",
-        f"The best of {len(sweep.finished)} looks better than it is, as dev chose it: judge it by "
+        f"The best of {len(sweep.finished)} looks better than it is, as dev chose it: evaluate it on "
         f"other seeds and the test split, e.g. with gradaccord compare {best}.",
     ]
     lost = len(sweep.trials) - len(sweep.finished)
@@ -170,10 +170,9 @@ def _by_value(sweep: Sweep) -> list[Table]:
             continue
         for value in dict.fromkeys(trial.params[key] for trial in trials):
             scores = [trial.value for trial in trials if trial.params[key] == value]
-            mean = Mean.of(scores)
             most = Cell(f"{max(scores):.2f}", max(scores))
             count = Cell(str(len(scores)), float(len(scores)))
-            rows.append([named(key), _cell(value), Cell(str(mean), mean.value), most, count])
+            rows.append([named(key), _cell(value), mean_cell(Mean.of(scores)), most, count])
     if not rows:
         return []
     headings = ["setting", "value", SCORE, "best, %", "trials"]
@@ -244,8 +243,8 @@ def _state(sweep: Sweep, trial: Any) -> str:
 
 def _scores(sweep: Sweep, trial: Any) -> list[float]:
     """Of a trial's runs."""
-    places = trial_folder(sweep.folder, trial).glob(f"seed-*/{RESULTS}")
-    return [score(read_json(place)) for place in sorted(places)]
+    places = sorted(trial_folder(sweep.folder, trial).glob("seed-*"))
+    return [Results.read(place).average("dev") for place in places if Results.exists(place)]
 
 
 def _with(sweep: Sweep, key: str) -> list[Any]:

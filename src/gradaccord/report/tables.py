@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gradaccord.compare.statistics import PAIRS, Difference, Mean, corrected, short_p, told_p
-from gradaccord.compare.summary import AVERAGE, scores_by_seed
-from gradaccord.report.read_runs import Material, RunRead
+from gradaccord.compare.comparison import AVERAGE, Standing
+from gradaccord.compare.statistics import PAIRS, Difference, Mean, corrected, short_p
+from gradaccord.compare.summary import scores_by_seed
+from gradaccord.report.data import FinishedRun, ReportData
 from gradaccord.report.svg import cut
-from gradaccord.report.trained_languages import seen_texts
 
 NONE = "–"
 LONG = 20  # rows that a reader scrolls over
@@ -52,27 +52,25 @@ class Table:
         ]
 
 
-def leaderboard(material: Material) -> Table | None:
+def leaderboard(data: ReportData) -> Table | None:
     """All methods, the best first; what alignment costs in loss and time stands beside it."""
-    comparison = material.comparison
+    comparison = data.comparison
     if comparison is None:
         return None
-    rows = []
-    for place, entry in enumerate(comparison["methods"]):
-        costs = entry["costs"]
-        rows.append(
-            [
-                named(_shown_name(entry)),
-                _mean(entry["scores"][AVERAGE], 2),
-                Cell("baseline", 0.0) if place == 0 else _difference(entry["vs_baseline"]),
-                _difference(entry["vs_control"]),
-                _number(entry["train_loss"]["mean"], "{:.3f}"),
-                _number(entry["cosine"]["mean"], "{:.3f}"),
-                _number(entry["distance"]["mean"], "{:.2f}"),
-                *(_number(costs.get(key), "{:.2f}×") for key in ("seconds", "gradients", "memory_mb")),
-                _seeds(entry),
-            ]
-        )
+    rows = [
+        [
+            named(own.label),
+            mean_cell(own.average),
+            Cell("baseline", 0.0) if own is comparison.baseline else _difference(own.vs_baseline),
+            _difference(own.vs_control),
+            _number(own.train_loss.mean, "{:.3f}"),
+            _number(own.cosine.mean, "{:.3f}"),
+            _number(own.distance.mean, "{:.2f}"),
+            *(_number(cost, "{:.2f}×") for _, cost in own.costs),
+            _seeds(own),
+        ]
+        for own in comparison.methods
+    ]
     rows.sort(key=lambda row: -row[1].sort if isinstance(row[1].sort, float) else math.inf)
     return Table(
         "leaderboard",
@@ -80,26 +78,26 @@ def leaderboard(material: Material) -> Table | None:
         ["method", "average, %", "to baseline", "to control", "train loss", "cosine", "distance",
          "time", "gradients", "memory", "seeds"],
         rows,
-        f"Average of the trained tasks' main metrics on {comparison['split']}, mean ± standard error "
+        f"Average of the trained tasks' main metrics on {comparison.split}, mean ± standard error "
         "over seeds. Differences are paired by seed, p by a t-test, beside it p as corrected by Holm "
         "for all tests of this table. Train loss, task cosine and distance from the start are those of "
         "the last evaluation; costs are relative to the baseline.",
     )  # fmt: skip
 
 
-def per_task(material: Material) -> Table | None:
+def per_task(data: ReportData) -> Table | None:
     """Main metrics of all methods on the split that counts."""
-    comparison = material.comparison
+    comparison = data.comparison
     if comparison is None:
         return None
-    trained, metrics = material.runs[0].trained, comparison["metrics"]
-    tasks = comparison["tasks"]
+    trained, metrics = data.runs[0].results.trained, comparison.metrics
+    tasks = comparison.tasks
     rows = [
         [
-            named(_shown_name(entry)),
-            *(_mean(entry["scores"].get(task), 2) for task in (AVERAGE, *tasks)),
+            named(own.label),
+            *(mean_cell(own.scores.get(task, Mean.of([]))) for task in (AVERAGE, *tasks)),
         ]
-        for entry in comparison["methods"]
+        for own in comparison.methods
     ]
     headings = [f"{t} ({metrics[t]})" + ("" if t in trained else ", never trained on") for t in tasks]
     return Table(
@@ -107,48 +105,48 @@ def per_task(material: Material) -> Table | None:
         "Task by task",
         ["method", AVERAGE, *headings],
         rows,
-        f"In percent on {comparison['split']}, mean ± standard error over seeds.",
+        f"In percent on {comparison.split}, mean ± standard error over seeds.",
     )
 
 
-def differences(material: Material) -> Table | None:
+def differences(data: ReportData) -> Table | None:
     """Of every method and task, to the baseline and to the method's own control."""
-    comparison = material.comparison
-    if comparison is None or len(material.methods) < 2:
+    comparison = data.comparison
+    if comparison is None or len(data.methods) < 2:
         return None
-    split, tasks = comparison["split"], comparison["tasks"]
-    trained = material.runs[0].trained
+    split, tasks = comparison.split, comparison.tasks
     scores = {
-        name: scores_by_seed({run.seed: run.results for run in runs}, split, trained)
-        for name, runs in material.methods.items()
+        name: scores_by_seed({run.results.seed: run.results for run in runs}, split)
+        for name, runs in data.methods.items()
     }
-    baseline = comparison["methods"][0]["method"]
-    entries = [entry for entry in comparison["methods"][1:] if entry["method"] in scores]
-    if not entries:
+    baseline = comparison.baseline.method
+    others = [own for own in comparison.methods[1:] if own.method in scores]
+    if not others:
         return None
-    pairs = [(e["method"], o) for e in entries for o in (baseline, e["control"]) if o in scores]
+    pairs = [(own.method, o) for own in others for o in (baseline, own.control) if o in scores]
 
-    def family(own: Sequence[str]) -> dict[tuple[str, str, str], Difference]:
+    def family(own: Sequence[str]) -> dict[tuple[str, str | None, str], Difference]:
         return corrected(
             {
                 (a, b, task): Difference.between(scores[a].get(task, {}), scores[b].get(task, {}))
                 for a, b in pairs
+                if b is not None
                 for task in own
             }
         )
 
-    averages, single = family([AVERAGE]), family(tasks)  # what was asked, and where to look further
+    averages, single = family([AVERAGE]), family(tasks)  # the question, and where to look further
     known = averages | single
     of_averages, of_tasks = (sum(not d.no_p for d in own.values()) for own in (averages, single))
     rows = [
         [
-            named(_shown_name(entry)),
-            Cell(task, task),
-            *_paired(known.get((entry["method"], baseline, task))),
-            Cell(entry["control"], entry["control"]) if entry["control"] else Cell(NONE),
-            *_paired(known.get((entry["method"], entry["control"], task))),
+            named(own.label),
+            named(task),
+            *_paired(known.get((own.method, baseline, task))),
+            named(own.control) if own.control else Cell(NONE),
+            *_paired(known.get((own.method, own.control, task))),
         ]
-        for entry in entries
+        for own in others
         for task in (AVERAGE, *tasks)
     ]
     return Table(
@@ -163,65 +161,43 @@ def differences(material: Material) -> Table | None:
     )
 
 
-def scores(material: Material) -> Table | None:
+def scores(data: ReportData) -> Table | None:
     """All metrics of a single run."""
-    if material.comparison is not None:
+    if data.comparison is not None:
         return None
-    run = material.runs[0]
-    splits = [split for split in ("dev", "test") if run.results[split]]
+    results = data.runs[0].results
+    splits = [split for split in ("dev", "test") if results.scores(split)]
     rows = []
-    for task, main in run.results["metrics"].items():
-        names = dict.fromkeys(n for split in splits for n in run.results[split].get(task, {}))
+    for task, main in results.metrics.items():
+        known = [results.scores(split).get(task, {}) for split in splits]
+        names = dict.fromkeys(name for own in known for name in own)
         for metric in sorted(names, key=lambda name: name != main):
-            cells = [
-                _number(run.results[split].get(task, {}).get(metric), "{:.2f}") for split in splits
-            ]
-            unseen = "" if task in run.trained else " (never trained on)"
             rows.append(
-                [named(task + unseen), Cell(metric + (" (main)" if metric == main else "")), *cells]
+                [
+                    named(task + ("" if task in results.trained else " (never trained on)")),
+                    Cell(metric + (" (main)" if metric == main else "")),
+                    *(_number(own.get(metric), "{:.2f}") for own in known),
+                ]
             )
     if not rows or not splits:
         return None
-    caption = f"In percent, at the best weights on dev (step {run.results['best_step']})."
+    caption = f"In percent, at the best weights on dev (step {results.best_step})."
     return Table("scores", "Scores", ["task", "metric", *splits], rows, caption)
 
 
-def forgetting(material: Material) -> Table | None:
-    """Masked-LM losses at the last evaluation."""
-    marks = seen_texts(material).marks
-    if not marks:
-        return None
-    rows = []
-    for name, runs in material.methods.items():
-        last = [(run.evaluations[-1].get("masked_lm") or {}) if run.evaluations else {} for run in runs]
-        means = [Mean.of([losses.get(text, math.nan) for losses in last]) for text in marks]
-        rows.append([named(name), *(_mean_cell(mean, 3) for mean in means)])
-    headings = [f"{text} ({mark})" if mark else text for text, mark in marks.items()]
-    return Table(
-        "forgetting",
-        "Masked-LM loss at the end",
-        ["method", *headings],
-        rows,
-        "Mean ± standard error over seeds; higher: more forgotten.",
-    )
-
-
-def costs(material: Material) -> Table:
+def costs(data: ReportData) -> Table:
     """Absolute costs, mean over seeds."""
+    forms = {
+        "seconds": "{:.1f}", "cpu_seconds": "{:.1f}", "steps": "{:,.0f}", "gradients": "{:,.0f}",
+        "memory_mb": "{:,.0f}",
+    }  # fmt: skip
     rows = []
-    for name, runs in material.methods.items():
-        cost = [run.results["cost"] for run in runs]
-        rows.append(
-            [
-                named(name),
-                _over(cost, "seconds", "{:.1f}"),
-                _over(cost, "cpu_seconds", "{:.1f}"),
-                _over(cost, "steps", "{:,.0f}"),
-                _over(cost, "gradients", "{:,.0f}"),
-                _over(cost, "memory_mb", "{:,.0f}"),
-            ]
-        )
-    over = "Mean over seeds. " if len(material.runs) > 1 else ""
+    for name, runs in data.methods.items():
+        spent = {key: [getattr(run.results.cost, key) for run in runs] for key in forms}
+        known = {key: [value for value in own if value is not None] for key, own in spent.items()}
+        means = {key: statistics.fmean(own) if own else None for key, own in known.items()}
+        rows.append([named(name), *(_number(means[key], form) for key, form in forms.items())])
+    over = "Mean over seeds. " if len(data.runs) > 1 else ""
     return Table(
         "costs",
         "Costs",
@@ -232,26 +208,26 @@ def costs(material: Material) -> Table:
     )
 
 
-def worst(runs: Sequence[tuple[str, RunRead]]) -> list[Table]:
+def worst(runs: Sequence[tuple[str, FinishedRun]]) -> list[Table]:
     """The worst examples, a table a task; of the first of these methods and runs that has any."""
     found = []
-    tasks = dict.fromkeys(task for _, run in runs for task in run.results.get("errors", {}))
+    tasks = dict.fromkeys(task for _, run in runs for task in run.results.errors)
     for task in tasks:
-        analyses = ((name, run, run.results.get("errors", {}).get(task) or {}) for name, run in runs)
-        wrong = next(((n, run, errors) for n, run, errors in analyses if errors.get("worst")), None)
+        analyses = ((name, run, run.results.errors.get(task)) for name, run in runs)
+        wrong = next(((n, run, errors) for n, run, errors in analyses if errors and errors.worst), None)
         if wrong is None:
             continue
         name, run, errors = wrong
-        by = any(one.get("by") is not None for one in errors["worst"])
+        by = any(one.by is not None for one in errors.worst)
         rows = [
             [
-                Cell(str(one["text"])),
-                Cell(_said(one["gold"])),
-                Cell(_said(one["predicted"])),
-                *([_number(one.get("by"), "{:.3g}")] if by else []),
-                Cell(str(one["id"])),
+                Cell(one.text),
+                Cell(_label_text(one.gold)),
+                Cell(_label_text(one.predicted)),
+                *([_number(one.by, "{:.3g}")] if by else []),
+                Cell(one.id),
             ]
-            for one in errors["worst"]
+            for one in errors.worst
         ]
         found.append(
             Table(
@@ -259,8 +235,8 @@ def worst(runs: Sequence[tuple[str, RunRead]]) -> list[Table]:
                 f"{task}: examples that {name} gets wrong",
                 ["text", "truth", "prediction", *(["off by"] if by else []), "id"],
                 rows,
-                f"{errors['wrong']:,} of {errors['examples']:,} examples of {errors['split']} are "
-                f"wrong; seed {run.seed}; "
+                f"{errors.wrong:,} of {errors.examples:,} examples of {errors.split} are wrong; "
+                f"seed {run.results.seed}; "
                 + ("the furthest off first." if by else "the first of them."),
                 one_of_many=len(tasks) > MANY,
             )
@@ -273,40 +249,26 @@ def named(name: str) -> Cell:
     return Cell(name, name)
 
 
-def _shown_name(entry: Mapping[str, Any]) -> str:
-    return str(entry["method"]) + (" (control)" if entry["is_control"] else "")
+def mean_cell(mean: Mean, digits: int = 2) -> Cell:
+    """A mean ± its error, sorted by the mean."""
+    return Cell(mean.text(digits), mean.mean) if mean.count else Cell(NONE)
+
+
+def _difference(difference: Difference | None) -> Cell:
+    if difference is None or not difference.count:
+        return Cell(NONE)
+    return Cell(str(difference), difference.mean)
 
 
 def _paired(between: Difference | None) -> list[Cell]:
     """The difference, its p, and that corrected."""
-    if between is None or not between.mean.count:
+    if between is None or not between.count:
         return [Cell(NONE)] * 3
-    error = "" if math.isnan(between.mean.error) else f" ± {between.mean.error:.2f}"
+    error = "" if math.isnan(between.error) else f" ± {between.error:.2f}"
     return [
-        Cell(f"{between.mean.value:+.2f}{error}", between.mean.value),
-        *(Cell(NONE) if math.isnan(p) else Cell(short_p(p), p) for p in (between.p, between.holm)),
+        Cell(f"{between.mean:+.2f}{error}", between.mean),
+        *(Cell(NONE) if math.isnan(p) else Cell(short_p(p), p) for p in (between.p, between.p_holm)),
     ]
-
-
-def _difference(entry: Mapping[str, Any] | None) -> Cell:
-    if entry is None or entry["mean"] is None:
-        return Cell(NONE)
-    told = told_p(entry["p"], entry.get("p_holm"), entry.get("no_p", ""))
-    return Cell(f"{entry['mean']:+.2f}" + (f" ({told})" if told else ""), float(entry["mean"]))
-
-
-def _mean(entry: Mapping[str, Any] | None, digits: int) -> Cell:
-    if entry is None or entry["mean"] is None:
-        return Cell(NONE)
-    error = math.nan if entry["error"] is None else entry["error"]
-    return _mean_cell(Mean(entry["mean"], error, entry["count"]), digits)
-
-
-def _mean_cell(mean: Mean, digits: int) -> Cell:
-    if not mean.count:
-        return Cell(NONE)
-    error = "" if math.isnan(mean.error) else f" ± {mean.error:.{digits}f}"
-    return Cell(f"{mean.value:.{digits}f}{error}", float(mean.value))
 
 
 def _number(value: float | None, form: str) -> Cell:
@@ -315,19 +277,15 @@ def _number(value: float | None, form: str) -> Cell:
     return Cell(form.format(value), float(value))
 
 
-def _over(costs: Sequence[Mapping[str, Any]], key: str, form: str) -> Cell:
-    known = [cost[key] for cost in costs if cost.get(key) is not None]
-    return _number(statistics.fmean(known) if known else None, form)
-
-
-def _seeds(entry: Mapping[str, Any]) -> Cell:
-    count = len(entry["seeds"])
-    rest = [f"{len(entry[key])} {key}" for key in ("collapsed", "missing") if entry[key]]
+def _seeds(own: Standing) -> Cell:
+    count = len(own.seeds)
+    known = (("collapsed", own.collapsed), ("missing", own.missing))
+    rest = [f"{len(some)} {what}" for what, some in known if some]
     return Cell(f"{count} ({', '.join(rest)})" if rest else str(count), float(count))
 
 
-def _said(value: Any) -> str:
-    """A truth or prediction in words."""
+def _label_text(value: Any) -> str:
+    """A truth or prediction as text."""
     shown = value
     if isinstance(value, float):
         shown = f"{value:.4g}"

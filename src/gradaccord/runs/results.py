@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel
@@ -128,8 +127,3 @@ class Results(Versioned):
         """Mean over the trained tasks' main metrics on a split."""
         scores = self.main_scores(split)
         return statistics.fmean(scores[task] for task in self.trained)
-
-
-def main_scores(results: Mapping[str, Any], split: str) -> dict[str, float]:
-    """Every task's main metric on a split, in percent, of results as read from JSON."""
-    return {task: scores[results["metrics"][task]] for task, scores in results[split].items()}

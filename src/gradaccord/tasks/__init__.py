@@ -5,28 +5,19 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from gradaccord.tasks.registry import CLASSES
+
 # The public names and where they live, imported when first used.
 _HOMES = {
     "Task": "gradaccord.tasks.task",
-    "Classification": "gradaccord.tasks.kinds.classification",
-    "Regression": "gradaccord.tasks.kinds.regression",
-    "MultipleChoice": "gradaccord.tasks.kinds.multiple_choice",
-    "MultiAnswer": "gradaccord.tasks.kinds.multi_answer",
-    "EntityCloze": "gradaccord.tasks.kinds.cloze",
-    "WordInContext": "gradaccord.tasks.kinds.word_in_context",
-    "PronounResolution": "gradaccord.tasks.kinds.coreference",
-    "QuestionAnswering": "gradaccord.tasks.kinds.question_answering",
-    "Tagging": "gradaccord.tasks.kinds.tagging",
-    "Summarization": "gradaccord.tasks.kinds.summarization",
-    "ImageClassification": "gradaccord.tasks.kinds.image",
-    "MaskedLM": "gradaccord.tasks.kinds.masked_lm",
+    **{name: f"gradaccord.tasks.kinds.{kind}" for kind, name in CLASSES.items()},
     "KINDS": "gradaccord.tasks.registry",
     "build": "gradaccord.tasks.registry",
     "options": "gradaccord.tasks.registry",
     "task_for": "gradaccord.tasks.registry",
-    "Evaluation": "gradaccord.tasks.evaluate",
-    "evaluate": "gradaccord.tasks.evaluate",
-    "predict": "gradaccord.tasks.evaluate",
+    "Evaluation": "gradaccord.tasks.evaluation",
+    "evaluate": "gradaccord.tasks.evaluation",
+    "predict": "gradaccord.tasks.evaluation",
     "evaluate_transfer": "gradaccord.tasks.transfer",
     "pseudo_tasks": "gradaccord.tasks.pseudo",
     "analyse": "gradaccord.tasks.errors",
@@ -36,9 +27,9 @@ __all__ = list(_HOMES)
 
 if TYPE_CHECKING:
     from gradaccord.tasks.errors import analyse as analyse
-    from gradaccord.tasks.evaluate import Evaluation as Evaluation
-    from gradaccord.tasks.evaluate import evaluate as evaluate
-    from gradaccord.tasks.evaluate import predict as predict
+    from gradaccord.tasks.evaluation import Evaluation as Evaluation
+    from gradaccord.tasks.evaluation import evaluate as evaluate
+    from gradaccord.tasks.evaluation import predict as predict
     from gradaccord.tasks.kinds.classification import Classification as Classification
     from gradaccord.tasks.kinds.cloze import EntityCloze as EntityCloze
     from gradaccord.tasks.kinds.coreference import PronounResolution as PronounResolution

@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from gradaccord.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -19,7 +17,6 @@ if TYPE_CHECKING:
 
 BINS = 20
 TEXT = 300  # characters of a text that are kept
-_BY_SCORE = ("question_answering", "cloze", "summarization")  # right to some degree
 
 
 @dataclass(frozen=True)
@@ -69,16 +66,33 @@ class Analysis:
         return plain
 
     def show(self) -> Group:
-        """For the terminal."""
-        from gradaccord.tasks.errors_shown import terminal
+        """For the terminal: confusions or the histogram, then the worst examples."""
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
 
-        return terminal(self)
+        parts: list[Any] = [Text(f"{self.wrong:,} of {self.examples:,} wrong")]
+        if self.confusion is not None:
+            table = Table("truth, taken for", *self.confusion.labels, box=None, pad_edge=False)
+            for label, row in zip(self.confusion.labels, self.confusion.counts, strict=True):
+                table.add_row(label, *(f"{count:,}" for count in row))
+            parts.append(table)
+        if self.histogram is not None:
+            most = max(self.histogram.counts) or 1
+            edges = self.histogram.edges
+            for low, high, count in zip(edges[:-1], edges[1:], self.histogram.counts, strict=True):
+                parts.append(
+                    Text(f"{low:+6.2f} to {high:+6.2f} {count:6,} {'█' * round(30 * count / most)}")
+                )
+        for one in self.worst:
+            parts.append(Text(f"{one.gold} taken for {one.predicted}: {one.text}"))
+        return Group(*parts)
 
     def figure(self) -> Figure | None:
         """The confusion matrix or the histogram as a picture; None if there is neither."""
-        from gradaccord.tasks.errors_shown import figure
-
-        return figure(self)
+        if self.confusion is not None:
+            return _matrix(self.confusion)
+        return None if self.histogram is None else _bars(self.histogram)
 
 
 def analyse(
@@ -94,29 +108,26 @@ def analyse(
     rows: what `evaluate` read of every row; with them the worst examples of a task with classes are
         those with the highest loss, the ones that the model was surest of.
     """
-    from gradaccord.data.leakage import text_of
-
     if len(examples) != len(predictions):
         raise ValueError(
             f"There are {len(predictions)} predictions for {len(examples)} examples: give one each."
         )
     known = rows if rows is not None and len(rows) == len(examples) else [None] * len(examples)
     compared = [
-        (example, task.gold(example), predicted, row)
+        (example, _plain(task.gold(example)), _plain(predicted), row)
         for example, predicted, row in zip(examples, predictions, known, strict=True)
     ]
     compared = [one for one in compared if one[1] is not None]
-    numbers = task.kind == "regression"
     wrong = [
         Wrong(
-            id=str(getattr(example, "id", "")),
-            text=_cut(_asked(example, text_of(example))),
-            gold=_plain(gold),
-            predicted=_plain(predicted),
-            by=_by(task, example, gold, predicted, row),
+            id=str(example.id),
+            text=_cut(example.shown),
+            gold=gold,
+            predicted=predicted,
+            by=task.error(example, gold, predicted, row),
         )
         for example, gold, predicted, row in compared
-        if not _right(task, example, gold, predicted)
+        if not task.is_right(example, gold, predicted)
     ]
     wrong.sort(key=lambda one: -(one.by or 0.0))  # stable: in order where nothing is known
     pairs = [(gold, predicted) for _, gold, predicted, _ in compared]
@@ -125,47 +136,20 @@ def analyse(
         wrong=len(wrong),
         worst=tuple(wrong[:worst]),
         confusion=_confusion(task, pairs),
-        histogram=_histogram([float(p) - float(g) for g, p in pairs]) if numbers else None,
+        histogram=_histogram([task.signed_error(gold, predicted) for gold, predicted in pairs]),
     )
 
 
-def _right(task: Task[Any], example: Any, gold: Any, predicted: Any) -> bool:
-    if task.kind in _BY_SCORE:
-        return task.score([example], [predicted])[task.metric] >= 100 - 1e-9
-    return bool(_plain(gold) == _plain(predicted))
-
-
-def _by(task: Task[Any], example: Any, gold: Any, predicted: Any, row: Any) -> float | None:
-    if task.kind == "regression":
-        return abs(float(predicted) - float(gold))
-    if task.kind in _BY_SCORE:
-        return 100 - task.score([example], [predicted])[task.metric]
-    label = getattr(example, "label", None)
-    if isinstance(row, torch.Tensor) and row.ndim == 1 and len(row) > 1 and isinstance(label, int):
-        return float(-row.double().log_softmax(-1)[label])
-    return None
-
-
 def _confusion(task: Task[Any], pairs: Sequence[tuple[Any, Any]]) -> Confusion | None:
-    labels = tuple(getattr(task, "labels", ()) or ())
-    if task.kind == "tagging":
-        counted = Counter(
-            (_type(g), _type(p)) for gold, tags in pairs for g, p in zip(gold, tags, strict=True)
-        )
-        labels = ("O", *labels)
-    elif all(isinstance(gold, str) for gold, _ in pairs) and labels:
-        counted = Counter(pairs)
-    elif pairs and all(isinstance(gold, bool) for gold, _ in pairs):
-        labels = ("false", "true")
-        counted = Counter((labels[gold], labels[bool(predicted)]) for gold, predicted in pairs)
-    else:
+    labels = task.class_names
+    if not labels:
         return None
-    counts = tuple(tuple(counted[gold, predicted] for predicted in labels) for gold in labels)
-    return Confusion(labels, counts)
+    counted = Counter(pair for gold, predicted in pairs for pair in task.class_pairs(gold, predicted))
+    return Confusion(labels, tuple(tuple(counted[gold, p] for p in labels) for gold in labels))
 
 
-def _histogram(errors: Sequence[float]) -> Histogram | None:
-    known = [error for error in errors if math.isfinite(error)]
+def _histogram(errors: Sequence[float | None]) -> Histogram | None:
+    known = [error for error in errors if error is not None and math.isfinite(error)]
     if not known:
         return None
     reach = max(abs(error) for error in known) or 1.0
@@ -176,18 +160,42 @@ def _histogram(errors: Sequence[float]) -> Histogram | None:
     return Histogram(tuple(-reach + i * width for i in range(BINS + 1)), tuple(counts))
 
 
-def _asked(example: Any, text: str) -> str:
-    question = getattr(example, "question", None) or getattr(example, "query", None)
-    return f"{question} | {text}" if question else text.replace("\n", " | ")
-
-
-def _type(tag: str) -> str:
-    return tag.partition("-")[2] or "O"
-
-
 def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
 def _cut(text: str) -> str:
     return text if len(text) <= TEXT else text[: TEXT - 1] + "…"
+
+
+def _matrix(confusion: Confusion) -> Figure:
+    n = len(confusion.labels)
+    made = _new(2.5 + 0.6 * n, 2.2 + 0.6 * n)
+    axes = made.add_subplot()
+    shares = [[c / (sum(row) or 1) for c in row] for row in confusion.counts]
+    axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    axes.set_xticks(range(n), confusion.labels, rotation=45, ha="right", rotation_mode="anchor")
+    axes.set_yticks(range(n), confusion.labels)
+    axes.set_xlabel("prediction")
+    axes.set_ylabel("truth")
+    for i, row in enumerate(confusion.counts):
+        for j, count in enumerate(row):
+            ink = "white" if shares[i][j] > 0.6 else "black"
+            axes.text(j, i, f"{count:,}", ha="center", va="center", color=ink, fontsize=8)
+    return made
+
+
+def _bars(histogram: Histogram) -> Figure:
+    made = _new(6, 3.2)
+    axes = made.add_subplot()
+    widths = [b - a for a, b in zip(histogram.edges[:-1], histogram.edges[1:], strict=True)]
+    axes.bar(histogram.edges[:-1], histogram.counts, widths, align="edge", edgecolor="white")
+    axes.set_xlabel("prediction − truth")
+    axes.set_ylabel("examples")
+    return made
+
+
+def _new(width: float, height: float) -> Figure:
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")

@@ -12,8 +12,7 @@ from gradaccord.data.dataset import Dataset
 from gradaccord.data.encoded import Encoded
 from gradaccord.data.files.tensor_cache import cached
 from gradaccord.models.tokens import Tokens
-from gradaccord.tasks.task import Task
-from gradaccord.tasks.task_errors import of_task
+from gradaccord.tasks.task import Task, errors_named
 
 _FORMAT = 2  # to be raised when an encoding changes
 
@@ -45,7 +44,7 @@ def prepare(name: str, task: Task[Any], dataset: Dataset, tokens: Tokens) -> Pre
     Examples without a label are left out of the train split, and counted.
     """
     splits = dict(dataset.splits)
-    with of_task(name):
+    with errors_named(name):
         if "train" in splits:
             splits["train"] = _labelled(task, splits["train"])
         encoded = {split: encode(task, examples, tokens) for split, examples in splits.items()}

@@ -14,9 +14,8 @@ import torch
 from gradaccord.core.checks import whole_number
 from gradaccord.data.dataset import Dataset
 from gradaccord.data.encoded import Encoded
-from gradaccord.data.examples import Candidate, Cloze, Question, Text, WordPair
+from gradaccord.data.examples import Example
 from gradaccord.data.files.tensor_cache import cached
-from gradaccord.data.leakage import text_of
 from gradaccord.models.tokens import Tokens
 from gradaccord.models.trunks.trunk import States, Trunk
 
@@ -91,7 +90,11 @@ def pseudo_tasks(
     for name, value in (("clusters", clusters), ("dimensions", dimensions), ("restarts", restarts)):
         whole_number(name, value)
     examples = dataset.split(split)
-    texts = [_pair(example, dataset) for example in examples]
+    if not all(isinstance(example, Example) for example in examples):
+        raise ValueError(
+            f"`{dataset.name}` ({dataset.kind}) has an example without text: only texts are clustered."
+        )
+    texts = [example.texts for example in examples]
     components = min(dimensions, trunk.hidden)
     _check_enough(dataset.name, split, len(examples), clusters, components)
     length = min(max_length, tokens.max_length)
@@ -169,22 +172,6 @@ def cluster(
     rank = found.bincount(minlength=clusters).argsort(descending=True, stable=True).argsort()
     explained = float(reduction.explained_variance_ratio_.sum())
     return rank[found], explained, bool(mixture.converged_)
-
-
-def _pair(example: Any, dataset: Dataset) -> tuple[str, str | None]:
-    match example:
-        case Text(first, second) | WordPair(first, second):
-            return first, second
-        case Question(question=question, context=passage):
-            return question, passage
-        case Candidate(passage=passage, question=question) | Cloze(passage=passage, query=question):
-            return question, passage
-    text = text_of(example)
-    if not text:
-        raise ValueError(
-            f"`{dataset.name}` ({dataset.kind}) has an example without text: only texts are clustered."
-        )
-    return text, None
 
 
 def _check_enough(name: str, split: str, count: int, clusters: int, dimensions: int) -> None:

@@ -1,21 +1,24 @@
-"""The kinds of tasks by name, and a task of a kind out of the options in a configuration."""
+"""The kinds of task by name, and a task of a kind out of the options in a configuration."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, fields
-from difflib import get_close_matches
+from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
-from gradaccord.tasks.option_values import checked
+from gradaccord.core.did_you_mean import closest
 
 if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
     from gradaccord.data.dataset import Dataset
     from gradaccord.tasks.task import Task
 
-# Each kind's class; its module has the kind's name.
-_CLASSES = {
+# Each kind's class; its module in `tasks/kinds` has the kind's name.
+CLASSES = {
     "classification": "Classification",
     "regression": "Regression",
     "multiple_choice": "MultipleChoice",
@@ -30,26 +33,39 @@ _CLASSES = {
     "masked_lm": "MaskedLM",
 }
 
+_YAML_WORDS = {
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "string_type": "a text",
+    "tuple_type": "a list",
+}
+
 
 class Kinds(Mapping[str, type["Task[Any]"]]):
     """Kind name -> class; a module is imported when its kind is asked for."""
 
+    def __init__(self) -> None:
+        self._registered: dict[str, type[Task[Any]]] = {}
+
     def __getitem__(self, kind: str) -> type[Task[Any]]:
-        if kind not in _CLASSES:
-            raise KeyError(kind)
-        found: type[Task[Any]] = getattr(
-            import_module(f"gradaccord.tasks.kinds.{kind}"), _CLASSES[kind]
-        )
-        return found
+        if kind not in self._registered:
+            found = getattr(import_module(f"gradaccord.tasks.kinds.{kind}"), CLASSES[kind])
+            self._registered[kind] = found
+        return self._registered[kind]
 
     def __contains__(self, kind: object) -> bool:
-        return kind in _CLASSES
+        return kind in CLASSES or kind in self._registered
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_CLASSES)
+        return iter(dict.fromkeys([*CLASSES, *self._registered]))
 
     def __len__(self) -> int:
-        return len(_CLASSES)
+        return len({*CLASSES, *self._registered})
+
+    def register(self, kind: type[Task[Any]]) -> None:
+        """Add a kind of your own; configurations, predictions and error views know it from then on."""
+        self._registered[kind.kind] = kind
 
 
 KINDS = Kinds()
@@ -61,8 +77,8 @@ def build(kind: str, **options: Any) -> Task[Any]:
     Lists become tuples. A kind, an option or a value that does not exist is a ValueError with the
     nearest one that does.
     """
-    if kind not in _CLASSES:
-        raise ValueError(f"`kind` is {kind!r}{_instead(kind, _CLASSES)}")
+    if kind not in KINDS:
+        raise ValueError(f"`kind` is {kind!r}{_instead(kind, KINDS)}")
     wanted = KINDS[kind]
     known = {field.name: field for field in fields(wanted)}  # type: ignore[arg-type]
     for name in options:
@@ -71,7 +87,7 @@ def build(kind: str, **options: Any) -> Task[Any]:
     for name, field in known.items():
         if name not in options and field.default is MISSING and field.default_factory is MISSING:
             raise ValueError(f"A {kind} task needs the option `{name}`: give it.")
-    return wanted(**checked(wanted, options))
+    return wanted(**{name: _checked(wanted, name, value) for name, value in options.items()})
 
 
 def options(task: Task[Any]) -> dict[str, Any]:
@@ -82,9 +98,9 @@ def options(task: Task[Any]) -> dict[str, Any]:
 
 def task_for(dataset: Dataset, **options: Any) -> Task[Any]:
     """The task of a data set: its labels and language, its own options, and yours over them."""
-    if dataset.kind not in _CLASSES:
+    if dataset.kind not in KINDS:
         raise ValueError(
-            f"`{dataset.name}` is of the kind {dataset.kind!r}{_instead(dataset.kind, _CLASSES)}"
+            f"`{dataset.name}` is of the kind {dataset.kind!r}{_instead(dataset.kind, KINDS)}"
         )
     known = {field.name for field in fields(KINDS[dataset.kind])}  # type: ignore[arg-type]
     given = {"labels": tuple(dataset.labels), "language": dataset.language}
@@ -92,8 +108,43 @@ def task_for(dataset: Dataset, **options: Any) -> Task[Any]:
     return build(dataset.kind, **{**from_data, **dataset.options, **options})
 
 
+def _checked(kind: type[Task[Any]], name: str, value: Any) -> Any:
+    """The value as the option's type has it: lists as tuples, whole numbers as floats where wanted."""
+    from pydantic import ValidationError
+
+    wanted = _option_types(kind)[name]
+    try:
+        return wanted.validate_python(tuple(value) if isinstance(value, list) else value, strict=True)
+    except ValidationError as error:
+        words = [word for one in error.errors(include_url=False) for word in _words(one)]
+    if wanted.core_schema["type"] == "nullable":
+        words.append("null")
+    close = closest(str(value), [word.strip("'") for word in words if "'" in word], 0.6)
+    several = " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+    if close:
+        raise ValueError(f"`{name}` is {value!r}: did you mean {close!r}? (It may be {several}.)")
+    raise ValueError(f"`{name}` is {value!r}: it must be {several}.")
+
+
+@cache
+def _option_types(kind: type[Task[Any]]) -> dict[str, TypeAdapter[Any]]:
+    from pydantic import TypeAdapter
+
+    hints = get_type_hints(kind)
+    return {field.name: TypeAdapter(hints[field.name]) for field in fields(kind)}  # type: ignore[arg-type]
+
+
+def _words(error: Mapping[str, Any]) -> list[str]:
+    """What pydantic wants instead, as one writes it in YAML."""
+    if error["type"] == "literal_error":
+        return re.findall("'[^']*'", error["ctx"]["expected"])
+    word = _YAML_WORDS.get(error["type"], str(error["msg"]))
+    inside = bool(error["loc"]) and isinstance(error["loc"][-1], int)
+    return [f"a list of {word.removeprefix('a ')}s" if inside else word]
+
+
 def _instead(name: str, known: Iterable[str]) -> str:
     names = list(known)
-    close = get_close_matches(name, names, 1, 0.6)
+    close = closest(name, names, 0.6)
     listed = ", ".join(names)
-    return f": did you mean {close[0]!r}? (There are {listed}.)" if close else f": use one of {listed}."
+    return f": did you mean {close!r}? (There are {listed}.)" if close else f": use one of {listed}."

@@ -1,15 +1,18 @@
-"""What a kind of task has to say: how it is encoded, its head, loss, decoding and metric."""
+"""The base class of all kinds of task: everything that the rest of the library asks of a kind."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 from torch import nn
 
 from gradaccord.data.encoded import Batch, Encoded
+from gradaccord.data.examples import EXAMPLES
 from gradaccord.models.tokens import Tokens
 from gradaccord.models.trunks.trunk import Trunk
 
@@ -18,8 +21,25 @@ E = TypeVar("E")  # the kind's example, of `gradaccord.data.examples`
 Output = torch.Tensor | dict[str, torch.Tensor]
 
 
+@dataclass(frozen=True)
+class StartingFile:
+    """What `gradaccord init KIND` writes that differs from kind to kind.
+
+    ending: of own files; "" if only known data sets can be read.
+    lines: of the task, after its files; of `tasks` as a whole where there are no files.
+    """
+
+    ending: str
+    lines: tuple[str, ...]
+    model: str = (
+        "minilm                  # or the folder of a Hugging Face model; `characters` for the names"
+    )
+
+
 class Task(ABC, Generic[E]):
-    """Base class. A task is a frozen dataclass of its options; it holds no weights and no data.
+    """Base class. A kind of task is one subclass in one file, and a line in `tasks/registry.py`.
+
+    A task is a frozen dataclass of its options; it holds no weights and no data.
 
         encoded = task.encode(dataset.split("train"), tokens)
         model = MultiTaskModel(trunk, {"sst": task.new_head(trunk)})
@@ -29,11 +49,18 @@ class Task(ABC, Generic[E]):
         predictions = task.decode(examples, encoded, rows)         # one a example, ready for JSON
         scores = task.score(examples, predictions)                 # in percent
 
-    `tasks.evaluation.evaluate` runs the last three over a whole split.
+    `tasks.evaluation.evaluate` runs the last three over a whole split. These and `gold` are all that a
+    kind must define; the rest has a default. The columns of its files are the fields of its example
+    class (`gradaccord.data.examples`), which names the kind.
     """
 
     kind: ClassVar[str]
     metric: ClassVar[str]  # the score by which models are chosen; higher is better
+    divergence: ClassVar[str | None] = None  # how SMART compares outputs; None: not regularised
+    graded: ClassVar[bool] = False  # whether a prediction can be right in part, by its score
+    generates: ClassVar[bool] = False  # whether predictions are texts written by a decoder
+    starting_file: ClassVar[StartingFile | None] = None  # None: JSON lines with the example's fields
+    sample_question: ClassVar[Any] = "some text"  # one to try a trained model with
 
     @abstractmethod
     def encode(self, examples: Sequence[E], tokens: Tokens) -> Encoded:
@@ -62,3 +89,88 @@ class Task(ABC, Generic[E]):
     @abstractmethod
     def score(self, examples: Sequence[E], predictions: Sequence[Any]) -> dict[str, float]:
         """The kind's metrics in percent, `metric` among them; no example at all is an error."""
+
+    def labelled(
+        self, examples: Sequence[E], predictions: Sequence[Any]
+    ) -> tuple[list[Any], list[Any]]:
+        """Truth and prediction of every labelled example, in order: what `score` compares."""
+        if not len(examples):
+            raise ValueError(f"There is no example to score a {self.kind} task on.")
+        if len(predictions) != len(examples):
+            raise ValueError(
+                f"There are {len(predictions)} predictions for {len(examples)} examples: give one each."
+            )
+        pairs = [(self.gold(e), p) for e, p in zip(examples, predictions, strict=True)]
+        pairs = [(gold, prediction) for gold, prediction in pairs if gold is not None]
+        if not pairs:
+            raise ValueError(f"None of the {len(examples)} examples is labelled: score another split.")
+        gold, predicted = zip(*pairs, strict=True)
+        return list(gold), list(predicted)
+
+    @classmethod
+    def start(cls) -> StartingFile:
+        """The kind's part of a configuration to start from."""
+        if cls.starting_file is not None:
+            return cls.starting_file
+        example = EXAMPLES[cls.kind]
+        fields = ", ".join([*example.needed, *example.targets[:1]])
+        return StartingFile("jsonl", (f"# each line: {fields}",))
+
+    # Another task's head
+
+    def takes_labels(self, labels: Sequence[str]) -> bool:
+        """Whether this task's head can be used for a data set with these labels."""
+        own = tuple(getattr(self, "labels", ()))
+        return not labels or not own or tuple(labels) == own
+
+    # Errors (`tasks.errors`)
+
+    def is_right(self, example: E, gold: Any, predicted: Any) -> bool:
+        """Whether a prediction is wholly right."""
+        if self.graded:
+            return self.score([example], [predicted])[self.metric] >= 100 - 1e-9
+        return bool(gold == predicted)
+
+    def error(self, example: E, gold: Any, predicted: Any, row: Any) -> float | None:
+        """How far off a wrong prediction is, if that is known. row: what `read` gave, or None."""
+        return 100 - self.score([example], [predicted])[self.metric] if self.graded else None
+
+    def signed_error(self, gold: Any, predicted: Any) -> float | None:
+        """Prediction minus truth, of kinds that predict a number."""
+        return None
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The rows and columns of a table of confusions; empty: there is none."""
+        return tuple(getattr(self, "labels", ()))
+
+    def class_pairs(self, gold: Any, predicted: Any) -> list[tuple[str, str]]:
+        """What one prediction adds to that table: true and predicted classes."""
+        return [(gold, predicted)]
+
+    # Questions to a trained model (`train.predict`, `train.export`)
+
+    def question_fields(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The fields that a question must have, and those that it may have."""
+        example = EXAMPLES[self.kind]
+        return example.needed, tuple(f for f in example.optional if f not in example.targets)
+
+    def checked_question(self, given: Any, where: str) -> E:
+        """A question as it is, of kinds whose questions have no fields. where: how errors begin."""
+        raise NotImplementedError
+
+    def sample_code(self, trunk: Mapping[str, Any]) -> tuple[str, list[str]]:
+        """A question as Python code, and the imports it needs. trunk: the model's `config.json`."""
+        return repr(self.sample_question), []
+
+
+@contextmanager
+def errors_named(task: str) -> Iterator[None]:
+    """An error raised inside begins with the task's name, once."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        sentence = str(error)
+        if not sentence.startswith(f"Task {task!r}"):
+            sentence = f"Task {task!r}: {sentence}"
+        raise ValueError(sentence) from error

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
 
-from gradaccord.data.encoded import Ragged
+from gradaccord.data.encoded import Encoded, Ragged
 from gradaccord.models.tokens import Encoding, Tokens
 
 # Sequences tokenised at once: a tokenizer's own objects take some 100 times the memory of the ids.
@@ -33,15 +33,26 @@ class Tokenised:
         self._starts.append(len(self._ids))
         self.truncated += bool(encoding.overflowing)
 
-    @property
-    def ids(self) -> Ragged:
-        """Of all sequences."""
-        return self._ragged(self._ids)
-
-    @property
-    def types(self) -> Ragged | None:
-        """Of all sequences, if the model knows segments."""
-        return self._ragged(self._types) if self.has_types else None
+    def encoded(
+        self,
+        pad: int,
+        columns: dict[str, torch.Tensor],
+        *,
+        first: torch.Tensor | None = None,
+        example: torch.Tensor | None = None,
+        notes: Mapping[str, int] | None = None,
+    ) -> Encoded:
+        """As rows: one sequence a row (else `first`), one row an example (else `example`)."""
+        rows = len(self._starts) - 1 if first is None else len(first) - 1
+        return Encoded(
+            ids=self._ragged(self._ids),
+            types=self._ragged(self._types) if self.has_types else None,
+            first=torch.arange(rows + 1, device="cpu") if first is None else first,
+            example=torch.arange(rows, device="cpu") if example is None else example,
+            columns=columns,
+            notes={"truncated": self.truncated, **(notes or {})},
+            pad=pad,
+        )
 
     def _ragged(self, values: array[int]) -> Ragged:
         flat = torch.empty(0, dtype=torch.int32, device="cpu")

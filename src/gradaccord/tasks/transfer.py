@@ -13,7 +13,7 @@ from gradaccord.data.dataset import Dataset
 from gradaccord.models.multitask import MultiTaskModel
 from gradaccord.models.tokens import Tokens
 from gradaccord.models.trunks.trunk import Batch, States, Trunk
-from gradaccord.tasks.evaluate import evaluate
+from gradaccord.tasks.evaluation import evaluate
 from gradaccord.tasks.prepare import encode
 from gradaccord.tasks.registry import build, options
 from gradaccord.tasks.task import Output, Task
@@ -185,9 +185,9 @@ def _reader(
     task = _as_source(dataset, sources[used[0]])
     if head != MEAN:
         return task, head, model
-    if task.kind == "summarization":
+    if task.generates:
         raise ValueError(
-            f"Task {name!r} is of the kind summarization, and texts have no mean: name a source as "
+            f"Task {name!r} is of the kind {task.kind}, and texts have no mean: name a source as "
             "`head`."
         )
     return task, MEAN, MeanOfHeads(model, used)
@@ -229,10 +229,8 @@ def _check_alike(name: str, dataset: Dataset, source: str, task: Task[Any]) -> N
             f"Task {name!r} is of the kind {dataset.kind} and {source!r} of the kind {task.kind}: only "
             "tasks of one kind can use each other's heads."
         )
-    labels = tuple(getattr(task, "labels", ()))
-    if task.kind == "tagging" and set(dataset.labels) <= set(labels):
-        return  # tags are compared by name, and a type that does not occur does no harm
-    if dataset.labels and labels and tuple(dataset.labels) != labels:
+    if not task.takes_labels(dataset.labels):
+        labels = getattr(task, "labels", ())
         raise ValueError(
             f"Task {name!r} has the labels {', '.join(dataset.labels)} and {source!r} has "
             f"{', '.join(labels)}: a head can only be used for its own, in the same order."

@@ -76,6 +76,7 @@ def _check_model(config: Config) -> None:
 
 
 def _check_task(name: str, task: TaskConfig) -> None:
+    from gradaccord.data.examples import EXAMPLES
     from gradaccord.data.files.columns import no_labels
     from gradaccord.tasks.registry import KINDS
 
@@ -96,8 +97,8 @@ def _check_task(name: str, task: TaskConfig) -> None:
             raise UnknownNameError((*place, option), sentence)
     if kind is not None and task.labels is not None and "labels" not in options:
         raise UnknownNameError((*place, "labels"), f"Task {name!r}: {no_labels(kind)}")
-    if kind == "image" and task.clusters is not None:
-        sentence = f"Task {name!r}: `clusters` are of texts, and this is an image task: leave them out."
+    if kind is not None and kind not in EXAMPLES and task.clusters is not None:
+        sentence = f"Task {name!r}: `clusters` are of texts, not of the kind {kind}: leave them out."
         raise UnknownNameError((*place, "clusters"), sentence)
     splits = ("train", "dev", "test")
     for split in task.limit:

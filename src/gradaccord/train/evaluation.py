@@ -75,7 +75,7 @@ class Evaluator:
 
     def evaluated(self, split: str) -> dict[str, Any]:
         """Every task's evaluation on a split; splits without labels are left out."""
-        from gradaccord.tasks.evaluate import evaluate
+        from gradaccord.tasks.evaluation import evaluate
 
         found = {}
         for task in self.problem.evaluated(split):

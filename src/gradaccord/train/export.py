@@ -10,32 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gradaccord.models.saving import TaskEntry, saved_tasks
+from gradaccord.models.saving import saved_tasks
 from gradaccord.runs.files import ABOUT, CONFIG, MODEL, RESULTS, read_json
 from gradaccord.runs.results import Results
-
-# A question of each kind that needs more than a text.
-_QUESTIONS: dict[str, dict[str, Any]] = {
-    "multiple_choice": {
-        "premise": "It rained.",
-        "question": "effect",
-        "choices": ["The street got wet.", "The street dried."],
-    },
-    "multi_answer": {
-        "passage": "Ann lives in Paris.", "question": "Where does Ann live?", "answer": "Paris",
-    },
-    "cloze": {
-        "passage": "Ann lives in Paris.",
-        "query": "@placeholder is a city.",
-        "entities": ["Ann", "Paris"],
-    },
-    "word_in_context": {
-        "first": "the river bank", "second": "the bank pays",
-        "first_span": [10, 14], "second_span": [4, 8],
-    },
-    "coreference": {"text": "Ann left, she is ill.", "noun_span": [0, 3], "pronoun_span": [10, 13]},
-    "question_answering": {"question": "Where does Ann live?", "context": "Ann lives in Paris."},
-}  # fmt: skip
+from gradaccord.tasks.registry import build
 
 
 def export(run: Path, out: Path) -> Path:
@@ -62,13 +40,14 @@ def export(run: Path, out: Path) -> Path:
 def use(folder: Path, tasks: Sequence[str]) -> str:
     """How to use the model: code that runs in its folder, and commands."""
     entries, trunk = saved_tasks(folder), read_json(folder / "config.json")
-    questions = {task: _question(entries[task], trunk) for task in tasks}
-    images = any(entries[task].kind == "image" for task in tasks)
-    imports = ["from gradaccord.data.images.labelled import Picture", "import torch"] if images else []
+    built = {task: build(entries[task].kind, **entries[task].options) for task in tasks}
+    samples = {task: of.sample_code(trunk) for task, of in built.items()}
+    questions = {task: code for task, (code, _) in samples.items()}
+    imports = [line for _, needed in samples.values() for line in needed]
     lines = "\n".join(f"    {task!r}: {asked}," for task, asked in questions.items())
     told = f"""```python
 from pathlib import Path
-{chr(10).join([*imports, "from gradaccord.train.predict import Predictor"])}
+{chr(10).join([*dict.fromkeys(imports), "from gradaccord.train.predict import Predictor"])}
 
 questions = {{
 {lines}
@@ -78,7 +57,7 @@ for task, question in questions.items():
     print(task, predictor([predictor.example(question)]))
 ```
 """
-    if not images:
+    if not imports:
         commands = "\n".join(
             f"    gradaccord predict FOLDER --task {shlex.quote(task)} {shlex.quote(_written(asked))}"
             for task, asked in questions.items()
@@ -93,17 +72,6 @@ Fields may also be called as the columns of the training files were; `--file` ta
     if not str(trunk["model_type"]).startswith("gradaccord"):
         told += "\nThe encoder alone: `transformers.AutoModel.from_pretrained(FOLDER)`.\n"
     return told
-
-
-def _question(entry: TaskEntry, trunk: dict[str, Any]) -> str:
-    """A question for a task as Python code."""
-    if entry.kind == "image":
-        channels, size = len(entry.options["mean"]), trunk.get("size", 32)
-        return f"Picture(torch.zeros({channels}, {size}, {size}, dtype=torch.uint8), None)"
-    if entry.kind in _QUESTIONS:
-        return repr(_QUESTIONS[entry.kind])
-    pair = entry.options.get("pair") is not None
-    return repr({"first": "some text", "second": "some other text"} if pair else "some text")
 
 
 def _written(question: str) -> str:

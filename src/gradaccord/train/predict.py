@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gradaccord.data.files.columns import FIELDS, TARGETS, Reader, has, no_column
+from gradaccord.data.examples import EXAMPLES
+from gradaccord.data.files.columns import Reader, has, no_column
 from gradaccord.data.files.layouts import Wanted
-from gradaccord.data.files.rows import FORMATS, rows_of
+from gradaccord.data.files.tables import FORMATS, rows_of
 from gradaccord.data.files.text_files import File, at
-from gradaccord.data.images.labelled import Picture
 from gradaccord.models.saving import saved_tasks
 from gradaccord.runs.files import MODEL
-from gradaccord.tasks.evaluate import predict
+from gradaccord.tasks.evaluation import predict
 from gradaccord.tasks.saved import load
 
 BATCH = 32
@@ -39,10 +39,7 @@ class Predictor:
             raise ValueError(f"The model has no task {task!r}: it has {', '.join(tasks)}.")
         self.name, self.task = task, tasks[task]
         self.columns = dict(saved_tasks(folder)[task].columns)
-        needed, optional = FIELDS.get(self.task.kind, ((), ()))
-        pair = getattr(self.task, "pair", None) is not None
-        self.needed = (*needed, "second") if pair else needed
-        self._optional = set(optional) - TARGETS - {"second", "starts"}
+        self.needed, self._optional = self.task.question_fields()
 
     def __call__(
         self, examples: Sequence[Any], progress: Callable[[int], None] = lambda rows: None
@@ -59,13 +56,8 @@ class Predictor:
         A label is not needed, and not looked at. where, line: of the question, for errors.
         """
         kind, place = self.task.kind, at(where, line)
-        if kind not in FIELDS:
-            if isinstance(given, Picture):
-                return given
-            raise ValueError(
-                f"{place}: an {kind} task is asked in Python, with a "
-                "`gradaccord.data.images.labelled.Picture`."
-            )
+        if not self.needed:
+            return self.task.checked_question(given, place)
         if isinstance(given, str):
             if len(self.needed) > 1:
                 columns = (self.columns.get(field, field).split(",") for field in self.needed)
@@ -74,8 +66,7 @@ class Predictor:
                     f"{place} is plain text, and a {kind} task needs more: give JSON with the fields "
                     f"{named}."
                 )
-            words = kind == "tagging"  # a text that begins with a bracket is no JSON list
-            given = {self.needed[0]: given.split() if words else given}
+            given = {self.needed[0]: EXAMPLES[kind].from_plain_text(given)}
         if not isinstance(given, Mapping):
             raise ValueError(f"{place} is {type(given).__name__}: give a text or a JSON object.")
         names = [*given]

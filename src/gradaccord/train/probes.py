@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from gradaccord.data.leakage import text_of
 from gradaccord.data.registry import load
 from gradaccord.models.trunks.characters import CharacterTrunk
 from gradaccord.probe.cosines import task_cosines
@@ -163,7 +162,7 @@ def _lines(name: str, source: str, folder: Path | None) -> list[str]:
     else:
         dataset = load(source, folder=folder)
         split = "test" if "test" in dataset.splits else next(iter(dataset.splits))
-        found = [text_of(example) for example in dataset.splits[split]]
+        found = [example.leak_key for example in dataset.splits[split]]
     if not found:
         raise ValueError(f"`probe.masked_lm.{name}` ({source}) holds no text.")
     return found[:LINES]

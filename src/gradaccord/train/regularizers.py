@@ -17,19 +17,6 @@ from gradaccord.tasks.task import Task
 # name -> class, and by how much a batch gradient costs more with it
 REGULARIZERS: dict[str, tuple[type, float]] = {"smart": (SMART, 2.7), "swep": (SWEP, 2.1)}
 
-# How SMART compares the outputs of each kind of task; kinds without an entry are left plain.
-_KINDS = {
-    "classification": "classification",
-    "multiple_choice": "classification",
-    "multi_answer": "classification",
-    "word_in_context": "classification",
-    "coreference": "classification",
-    "image": "classification",
-    "regression": "regression",
-    "tagging": "tokens",
-    "question_answering": "span",
-}
-
 
 class Regularizers:
     """None, one or several; the loss of a batch is wrapped by the first, its result by the next."""
@@ -65,7 +52,7 @@ class Regularizers:
     ) -> Callable[[], Any]:
         """The callable that `backward` is given."""
         plain = partial(task.loss, batch=batch)
-        if not self.terms or task.kind not in _KINDS:
+        if not self.terms or task.divergence is None:
             return partial(_plain, forward, plain)
         (term,) = self.terms
         if self.names[0] == "swep":
@@ -75,7 +62,7 @@ class Regularizers:
         regularised = term.loss(
             forward,
             plain,
-            kind=_KINDS[task.kind],
+            kind=task.divergence,
             task=name,
             mask=batch.get("attention_mask"),
             counted=None if counted is None else counted >= 0,

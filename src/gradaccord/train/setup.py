@@ -19,9 +19,8 @@ from gradaccord.models.tokens import Tokens
 from gradaccord.models.trunks.loading import load_trunk
 from gradaccord.tasks.prepare import Prepared, prepare
 from gradaccord.tasks.pseudo import PseudoTasks, pseudo_tasks
-from gradaccord.tasks.registry import task_for
-from gradaccord.tasks.task import Task
-from gradaccord.tasks.task_errors import of_task
+from gradaccord.tasks.registry import KINDS, task_for
+from gradaccord.tasks.task import Task, errors_named
 from gradaccord.tasks.transfer import task_by_head
 from gradaccord.train.config import Config, TaskConfig
 from gradaccord.train.paths import RULE
@@ -53,10 +52,10 @@ def load_problem(config: Config, folder: Path | None = None) -> Problem:
     folder = config.data_folder or folder
     datasets = {}
     for name, task in config.tasks.items():
-        with of_task(name):
+        with errors_named(name):
             datasets[name] = load_dataset(name, task, folder)
     options = dict(config.model.options)
-    if any(dataset.kind == "summarization" for dataset in datasets.values()):
+    if any(KINDS[dataset.kind].generates for dataset in datasets.values()):
         options.setdefault("decoder", True)
     trunk, tokens = load_trunk(config.model.name, **options)
     trained = tuple(name for name, task in config.tasks.items() if not task.evaluate_only)
@@ -66,7 +65,7 @@ def load_problem(config: Config, folder: Path | None = None) -> Problem:
     }
     for name, source in sources.items():
         given = config.tasks[name].options
-        with of_task(name):
+        with errors_named(name):
             tasks[name] = task_by_head(name, datasets[name], source, tasks[source], given)
     prepared = {name: prepare(name, made, datasets[name], tokens) for name, made in tasks.items()}
     head_of = {}
@@ -154,7 +153,7 @@ def make_task(name: str, task: TaskConfig, dataset: Dataset) -> Task[Any]:
     """The task of a data set, with the configured options."""
     if task.kind is not None and task.kind != dataset.kind:
         dataset = dataclasses.replace(dataset, kind=task.kind, options={})
-    with of_task(name):
+    with errors_named(name):
         return task_for(dataset, **task.options)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from gradaccord.models.trunks.switches import compile_trunk
+from gradaccord.models.trunks.execution import compile_trunk
 from gradaccord.train.config import Config
 from gradaccord.train.setup import Problem
 

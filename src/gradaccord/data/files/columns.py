@@ -6,51 +6,20 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
-from gradaccord.data.examples import (
-    Candidate,
-    Choices,
-    Cloze,
-    Coreference,
-    Document,
-    Line,
-    Question,
-    Tagged,
-    Text,
-    WordPair,
-)
+from gradaccord.core.did_you_mean import nearest
+from gradaccord.data.examples import EXAMPLES, Answer, Example
+from gradaccord.data.files.conll import checked
 from gradaccord.data.files.labels import Classes, value
 from gradaccord.data.files.layouts import Wanted
+from gradaccord.data.files.squad import check_answer
+from gradaccord.data.files.tables import Row
 from gradaccord.data.files.text_files import File, at
-from gradaccord.data.text.conll import MENDED, impossible
-from gradaccord.data.text.squad import check_answer
 
 Columns = Mapping[str, str | Sequence[str]]
 
-# The fields of each kind: needed, and those that may be missing.
-FIELDS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "classification": (("first",), ("second", "label", "id")),
-    "regression": (("first",), ("second", "label", "id")),
-    "multiple_choice": (("premise", "choices"), ("question", "label", "id")),
-    "multi_answer": (("passage", "question", "answer"), ("label", "group", "id")),
-    "cloze": (("passage", "query", "entities"), ("answers", "id")),
-    "word_in_context": (("first", "second", "first_span", "second_span"), ("label", "id")),
-    "coreference": (("text", "noun_span", "pronoun_span"), ("label", "id")),
-    "question_answering": (("question", "context"), ("answers", "starts", "language", "id")),
-    "tagging": (("words",), ("tags", "id")),
-    "summarization": (("text",), ("summaries", "id")),
-    "masked_lm": (("text",), ("id",)),
-}
-TARGETS = frozenset({"label", "answers", "tags", "summaries"})
-TEXTS = frozenset(
-    {"first", "second", "premise", "question", "passage", "answer", "query", "context", "text"}
-)
-WITH_LABELS = ("classification", "tagging")  # kinds whose classes or entity types have names
-
-# The kinds that ask yes or no, and how files write their labels.
-YES_OR_NO = ("multi_answer", "word_in_context", "coreference")
+# How files write yes and no.
 TRUTH = Classes(("false", "true"), {"False": "false", "F": "false", "True": "true", "T": "true"})
 
 # Names that such columns usually have; a field's own name comes first.
@@ -84,13 +53,12 @@ class Reader:
     labels: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.kind not in FIELDS:
-            near = get_close_matches(self.kind, FIELDS, n=1, cutoff=0.4)
-            hint = f"did you mean {near[0]!r}?" if near else f"use one of {', '.join(FIELDS)}."
+        if self.kind not in EXAMPLES:
+            hint = nearest(self.kind, EXAMPLES, "use one of")
             raise ValueError(f"`kind` is {self.kind!r}, which rows cannot be read as: {hint}")
-        if self.labels and self.kind not in WITH_LABELS:
+        if self.labels and not self.has_names:
             raise ValueError(no_labels(self.kind))
-        known = [name for part in FIELDS[self.kind] for name in part]
+        known = [*self.fields.needed, *self.fields.optional]
         for field in self.columns:
             if field not in known:
                 raise ValueError(
@@ -98,14 +66,29 @@ class Reader:
                     f"are {', '.join(known)}."
                 )
 
+    @property
+    def fields(self) -> type[Example]:
+        """The class of the examples, which knows their fields."""
+        return EXAMPLES[self.kind]
+
+    @property
+    def answer(self) -> Answer:
+        """What the answer of an example is."""
+        return self.fields.kinds[self.kind]
+
+    @property
+    def has_names(self) -> bool:
+        """Whether the kind's classes or entity types have names."""
+        return self.answer in ("class", "types")
+
     def places(self, names: Sequence[str], where: str, split: str) -> dict[str, list[str]]:
         """The columns of each field among those there are; one that is needed and missing is an error.
 
         where: how the error begins.
         """
-        needed, optional = FIELDS[self.kind]
+        needed, required = self.fields.needed, self.fields.targets[:1]
         found: dict[str, list[str]] = {}
-        for field in (*needed, *optional):
+        for field in (*needed, *self.fields.optional):
             given = self.columns.get(field)
             tried = [given] if given is not None else [field, *USUAL.get(field, ())]
             for wish in tried:
@@ -115,14 +98,21 @@ class Reader:
                     found[field] = several
                     break
             else:
-                target = field in TARGETS and split == "train"
-                if given is not None and not (field in TARGETS and not target):
+                target = field in required and split == "train"
+                if given is not None and (target or field not in required):
                     raise ValueError(no_column(f"{given!r}", names, where))
                 if field in needed or target:
                     raise ValueError(
                         no_column(f"{field!r}, nor another for it in `columns`", names, where)
                     )
         return found
+
+    def examples(self, rows: Sequence[Row], file: File, wanted: Wanted) -> list[Any]:
+        """The examples of one file's rows."""
+        if not rows:
+            raise ValueError(f"{file} holds no row.")
+        places = self.places([*rows[0][1]], at(file, 1), wanted.split)
+        return [self.example(row, places, file, line, wanted) for line, row in rows]
 
     def example(
         self,
@@ -133,115 +123,105 @@ class Reader:
         wanted: Wanted,
     ) -> Any:
         """One row as an example; a text that it needs and that is missing is an error."""
-        cells = {field: cell_of(row, columns, at(file, line)) for field, columns in places.items()}
-        for field in TEXTS & cells.keys():
-            if cells[field] is not None or field in FIELDS[self.kind][0]:
-                cells[field] = _text(cells[field], places[field], at(file, line))
-        id = str(cells.pop("id", None) or f"{wanted.split}-{line}")
-        if "label" in places:
-            cells["label"] = self._label(cells["label"], file, line, wanted)
-        return getattr(self, f"_{self.kind}")(cells, id, file, line, wanted)
+        values = {field: cell_of(row, columns, at(file, line)) for field, columns in places.items()}
+        return self.fields.read(Cells(self, values, places, file, line, wanted))
 
-    def _label(self, cell: Any, file: File | str, line: int, wanted: Wanted) -> int | float | None:
-        if cell is None or cell == "" or (cell == -1 and wanted.split != "train"):
-            if wanted.split == "train":
-                raise ValueError(f"{at(file, line)}: the label is missing, and this is a train split.")
+
+@dataclass(frozen=True)
+class Cells:
+    """What stands in one row, by field; a value that does not fit is an error with the row's place."""
+
+    reader: Reader
+    values: Mapping[str, Any]
+    places: Mapping[str, list[str]]
+    file: File | str
+    line: int
+    wanted: Wanted
+
+    @property
+    def where(self) -> str:
+        """The row's place, as errors begin."""
+        return at(self.file, self.line)
+
+    @property
+    def id(self) -> str:
+        """The row's own, or the split and the line."""
+        given = self.values.get("id")
+        return f"{self.wanted.split}-{self.line}" if given in (None, "") else str(given)
+
+    @property
+    def language(self) -> str:
+        """The row's own, or the data set's; English if neither is known."""
+        return str(self.values.get("language") or self.wanted.language or "en")
+
+    def text(self, field: str) -> str:
+        """A text that must be there."""
+        return _text(self.values[field], self.places[field], self.where)
+
+    def optional_text(self, field: str) -> str | None:
+        """A text that may be missing."""
+        return None if self.values.get(field) is None else self.text(field)
+
+    def texts(self, field: str, *, one_text: bool = False) -> tuple[str, ...]:
+        """A list of texts, empty if it may be missing and is. one_text: a text is a list of one."""
+        cell = self.values.get(field)
+        if one_text and isinstance(cell, str):
+            return (cell,)
+        if field not in self.reader.fields.needed:
+            cell = cell or ()
+        return tuple(_texts(cell, field, self.file, self.line))
+
+    @property
+    def label(self) -> Any:
+        """The number of a class or of a choice, 0 or 1 of a truth, or a value; None: not labelled."""
+        cell = self.values.get("label")
+        if "label" not in self.values:
             return None
-        if self.kind == "regression":
-            return value(cell, file, line)
-        if self.kind in YES_OR_NO:
-            return TRUTH.number(cell, file, line)
-        if self.kind == "multiple_choice":
-            return _whole(cell, file, line)
-        return Classes(self.labels).number(cell, file, line)
+        if cell is None or cell == "" or (cell == -1 and self.wanted.split != "train"):
+            if self.wanted.split == "train":
+                raise ValueError(f"{self.where}: the label is missing, and this is a train split.")
+            return None
+        if self.reader.answer == "number":
+            return value(cell, self.file, self.line)
+        if self.reader.answer == "choice":
+            return _whole(cell, self.file, self.line)
+        classes = TRUTH if self.reader.answer == "truth" else Classes(self.reader.labels)
+        return classes.number(cell, self.file, self.line)
 
-    def _classification(self, cells: Any, id: str, file: Any, line: int, wanted: Wanted) -> Text:
-        second = cells.get("second")
-        second = None if second is None else second.strip()
-        return Text(cells["first"].strip(), second, cells.get("label"), id)
-
-    _regression = _classification
-
-    def _multiple_choice(self, cells: Any, id: str, file: Any, line: int, wanted: Wanted) -> Choices:
-        choices = tuple(text.strip() for text in _texts(cells["choices"], "choices", file, line))
-        label = cells.get("label")
-        if label is not None and not 0 <= label < len(choices):
+    def span(self, field: str, text: str) -> tuple[int, int]:
+        """Start and end, in characters of the text."""
+        cells = _list(self.values[field], field, self.file, self.line)
+        numbers = [_whole(part, self.file, self.line) for part in cells]
+        if len(numbers) != 2 or not 0 <= numbers[0] < numbers[1] <= len(text):
             raise ValueError(
-                f"{at(file, line)}: the label {label} is not one of 0..{len(choices) - 1}, the choices."
+                f"{self.where}: {numbers} is not a start and an end in a text of {len(text)}."
             )
-        question = (cells.get("question") or "").strip()
-        return Choices(cells["premise"].strip(), question, choices, label, id)
+        return numbers[0], numbers[1]
 
-    def _multi_answer(self, cells: Any, id: str, file: Any, line: int, wanted: Wanted) -> Candidate:
-        group = cells.get("group")
-        texts = (cells["passage"], cells["question"], cells["answer"])
-        return Candidate(*texts, cells.get("label"), "" if group is None else str(group), id)
-
-    def _cloze(self, cells: Any, id: str, file: Any, line: int, wanted: Wanted) -> Cloze:
-        entities = _texts(cells["entities"], "entities", file, line)
-        answers = _texts(cells.get("answers") or (), "answers", file, line)
-        if Cloze.PLACEHOLDER not in cells["query"]:
-            raise ValueError(f"{at(file, line)}: the query has no {Cloze.PLACEHOLDER}.")
-        return Cloze(cells["passage"], cells["query"], tuple(entities), tuple(answers), id)
-
-    def _word_in_context(self, cells: Any, id: str, file: Any, line: int, wanted: Wanted) -> WordPair:
-        first = _span(cells["first_span"], "first_span", cells["first"], file, line)
-        second = _span(cells["second_span"], "second_span", cells["second"], file, line)
-        return WordPair(cells["first"], cells["second"], first, second, cells.get("label"), id)
-
-    def _coreference(self, cells: Any, id: str, file: Any, line: int, wanted: Wanted) -> Coreference:
-        noun = _span(cells["noun_span"], "noun_span", cells["text"], file, line)
-        pronoun = _span(cells["pronoun_span"], "pronoun_span", cells["text"], file, line)
-        return Coreference(cells["text"], noun, pronoun, cells.get("label"), id)
-
-    def _question_answering(
-        self, cells: Any, id: str, file: Any, line: int, wanted: Wanted
-    ) -> Question:
-        context = cells["context"]
-        texts, starts = _answers(cells.get("answers"), cells.get("starts"), file, line)
+    def answers(self, context: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
+        """Answers and where each starts in the context; starts that are not given are searched."""
+        found = self.values.get("answers"), self.values.get("starts")
+        texts, starts = _answers(*found, self.file, self.line)
         if not starts and texts:
             starts = [context.find(text) for text in texts]
         if len(starts) != len(texts):
-            raise ValueError(f"{at(file, line)}: {len(texts)} answers and {len(starts)} starts.")
+            raise ValueError(f"{self.where}: {len(texts)} answers and {len(starts)} starts.")
         for text, start in zip(texts, starts, strict=True):
-            check_answer(context, text, start, at(file, line), id)
-        language = str(cells.get("language") or wanted.language or "en")
-        return Question(cells["question"].strip(), context, tuple(texts), tuple(starts), language, id)
+            check_answer(context, text, start, self.where, self.id)
+        return tuple(texts), tuple(starts)
 
-    def _tagging(self, cells: Any, id: str, file: Any, line: int, wanted: Wanted) -> Tagged:
-        words = _texts(cells["words"], "words", file, line)
-        tags = _texts(cells.get("tags") or (), "tags", file, line)
+    def tags(self, words: Sequence[str]) -> tuple[str, ...]:
+        """IOB2 tags of the words; empty: not labelled."""
+        tags = self.texts("tags")
         if tags and len(tags) != len(words):
-            raise ValueError(f"{at(file, line)}: {len(words)} words and {len(tags)} tags.")
-        checked: list[str] = []
-        for tag in tags:
-            previous = checked[-1] if checked else "O"
-            begin, _, kind = tag.partition("-")
-            if tag != "O" and (begin not in ("B", "I") or kind not in self.labels):
-                raise ValueError(
-                    f"{at(file, line)}: the tag {tag!r} is not O, or B- or I- with one of "
-                    f"{', '.join(self.labels)}."
-                )
-            if begin == "I" and previous[1:] != tag[1:]:
-                if wanted.iob == "strict":
-                    raise ValueError(impossible(tag, previous, file, line))
-                tag = f"B{tag[1:]}"
-                wanted.note(MENDED)
-            checked.append(tag)
-        return Tagged(tuple(words), tuple(checked), id)
-
-    def _summarization(self, cells: Any, id: str, file: Any, line: int, wanted: Wanted) -> Document:
-        found = cells.get("summaries")
-        several = [found] if isinstance(found, str) else _texts(found or (), "summaries", file, line)
-        return Document(cells["text"].strip(), tuple(text.strip() for text in several), id)
-
-    def _masked_lm(self, cells: Any, id: str, file: Any, line: int, wanted: Wanted) -> Line:
-        return Line(cells["text"].strip(), id)
+            raise ValueError(f"{self.where}: {len(words)} words and {len(tags)} tags.")
+        return tuple(checked(tags, self.reader.labels, self.wanted, lambda _: self.where))
 
 
 def no_labels(kind: str) -> str:
     """The sentence about `labels` of a kind without named classes."""
-    yes_or_no = " (its labels are false and true)" if kind in YES_OR_NO else ""
+    truth = kind in EXAMPLES and EXAMPLES[kind].kinds[kind] == "truth"
+    yes_or_no = " (its labels are false and true)" if truth else ""
     return f"`labels` name classes, which a {kind} task does not have{yes_or_no}: leave them out."
 
 
@@ -314,15 +294,6 @@ def _whole(cell: Any, file: File | str, line: int) -> int:
     if not number.is_integer():
         raise ValueError(f"{at(file, line)}: the value {cell!r} is not a whole number.")
     return int(number)
-
-
-def _span(cell: Any, field: str, text: str, file: File | str, line: int) -> tuple[int, int]:
-    numbers = [_whole(part, file, line) for part in _list(cell, field, file, line)]
-    if len(numbers) != 2 or not 0 <= numbers[0] < numbers[1] <= len(text):
-        raise ValueError(
-            f"{at(file, line)}: {numbers} is not a start and an end in a text of {len(text)}."
-        )
-    return numbers[0], numbers[1]
 
 
 def _answers(cell: Any, starts: Any, file: File | str, line: int) -> tuple[list[str], list[int]]:

@@ -9,23 +9,17 @@ A folder may hold jsonl, csv or parquet files, or be what `save_to_disk` wrote; 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gradaccord.data.dataset import Dataset
+from gradaccord.data.dataset import SPLITS, Dataset, chosen_splits
+from gradaccord.data.examples import EXAMPLES
 from gradaccord.data.files.columns import Columns, Reader
-from gradaccord.data.files.layouts import ORDER, SPLITS, Iob, Wanted, with_own_ids
-from gradaccord.data.files.own_files import examples, options_of, with_labels
-from gradaccord.data.files.rows import Row
+from gradaccord.data.files.layouts import Iob
+from gradaccord.data.files.own_files import dataset_of
+from gradaccord.data.files.tables import Row
 from gradaccord.data.files.text_files import File
-
-# A kind by the columns that a set of it usually has; the first whose all are there.
-SIGNS: Sequence[tuple[str, Sequence[Sequence[str]]]] = (
-    ("question_answering", (("question",), ("context",))),
-    ("tagging", (("tokens", "words"), ("ner_tags", "tags"))),
-    ("multiple_choice", (("premise",), ("choice1", "choices"))),
-    ("summarization", (("document", "article", "text"), ("summary", "summaries", "highlights"))),
-)
 
 
 def load(
@@ -49,21 +43,15 @@ def load(
     found = {_split(name): part for name, part in parts.items() if _split(name)}
     if not found:
         raise ValueError(f"{path} has no train, dev or test split, but {', '.join(parts)}.")
-    chosen = [*found] if splits is None else [splits] if isinstance(splits, str) else [*splits]
-    for split in chosen:
-        if split not in found:
-            raise ValueError(f"`{path}` has no split {split!r}: it has {', '.join(found)}.")
+    chosen = chosen_splits(splits, found, str(path))
     features = found[chosen[0]].features
     kind = kind or _kind(features, str(path))
-    reader = Reader(kind, columns or {}, tuple(labels or _labels(kind, columns or {}, features)))
+    reader = Reader(kind, columns or {}, tuple(labels or ()))
+    if not labels:
+        reader = replace(reader, labels=_labels(reader, features))
     file = File(Path(str(path)))
-    rows = {split: _rows(found[split]) for split in chosen}
-    reader = with_labels(reader, ((split, file, rows[split]) for split in chosen))
-    wanted = {split: Wanted(split, language, reader.labels, iob) for split in chosen}
-    made = {split: with_own_ids(examples(reader, rows[split], file, wanted[split])) for split in chosen}
-    notes = {what: times for each in wanted.values() for what, times in each.notes.items()}
-    ordered = {split: made[split] for split in ORDER if split in made}
-    return Dataset(str(path), kind, ordered, reader.labels, language, options_of(kind, made), notes)
+    rows = {split: [(file, _rows(found[split]))] for split in chosen}
+    return dataset_of(str(path), reader, rows, language, iob)
 
 
 def _open(path: str, cache: str | Path | None) -> Mapping[str, Any]:
@@ -99,16 +87,12 @@ def _split(name: str) -> str:
 
 
 def _kind(features: Mapping[str, Any], path: str) -> str:
-    for kind, signs in SIGNS:
-        if all(any(name in features for name in names) for names in signs):
-            return kind
-    label = features.get("label")
-    if label is not None:
-        return (
-            "regression" if str(getattr(label, "dtype", "")).startswith("float") else "classification"
-        )
-    if "text" in features:
-        return "masked_lm"
+    numbers = str(getattr(features.get("label"), "dtype", "")).startswith("float")
+    for example in dict.fromkeys(EXAMPLES.values()):
+        if example.signs and all(any(name in features for name in names) for names in example.signs):
+            kinds = example.kinds
+            first = next(iter(kinds))
+            return next((kind for kind in kinds if (kinds[kind] == "number") == numbers), first)
     raise ValueError(
         f"The columns of {path} ({', '.join(features)}) do not tell the kind of task: give `kind`."
     )
@@ -121,14 +105,15 @@ def _names(feature: Any) -> list[str] | None:
     return list(names) if isinstance(names, list) else None
 
 
-def _labels(kind: str, columns: Columns, features: Mapping[str, Any]) -> Sequence[str]:
-    if kind == "classification":
-        return _names(features.get(str(columns.get("label", "label")))) or ()
-    if kind == "tagging":
-        for name in (columns.get("tags"), "tags", "ner_tags", "labels"):
-            tags = _names(features.get(str(name)))
-            if tags:
-                return tuple(dict.fromkeys(tag[2:] for tag in tags if tag != "O"))
+def _labels(reader: Reader, features: Mapping[str, Any]) -> tuple[str, ...]:
+    if not reader.has_names:
+        return ()
+    if reader.answer == "class":
+        return tuple(_names(features.get(str(reader.columns.get("label", "label")))) or ())
+    for name in (reader.columns.get("tags"), "tags", "ner_tags", "labels"):
+        tags = _names(features.get(str(name)))
+        if tags:
+            return tuple(dict.fromkeys(tag[2:] for tag in tags if tag != "O"))
     return ()
 
 

@@ -1,4 +1,4 @@
-"""What the registry knows about a set: its kind, its classes, and the layouts its files may have."""
+"""Published sets: their kind, their classes, and the layouts that their files may have."""
 
 from __future__ import annotations
 
@@ -9,21 +9,15 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
+from gradaccord.data.dataset import ORDER, SPLITS
 from gradaccord.data.files.text_files import File
 
 Iob = Literal["repair", "strict"]
 
-SPLITS: Mapping[str, str] = {
-    "train": "train", "training": "train",
-    "dev": "dev", "val": "dev", "valid": "dev", "validation": "dev", "testa": "dev",
-    "test": "test", "testb": "test",
-}  # fmt: skip
-ORDER = ("train", "dev", "test")
-
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a reader is asked for, and where it counts what it mended or left out."""
+    """What a reader is asked for, and where it counts what it repaired or left out."""
 
     split: str
     language: str
@@ -117,7 +111,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Set:
+class PublishedSet:
     """A data set by name.
 
     languages: whether there is one such set for each of several ("xnli/sw"). language: else its own.
@@ -162,13 +156,4 @@ class Set:
 
 def count_lines(file: File, wanted: Wanted) -> int:
     """Lines that are not blank."""
-    return _filled(file)
-
-
-def count_rows(file: File, wanted: Wanted) -> int:
-    """Lines that are not blank, without the header."""
-    return _filled(file) - 1
-
-
-def _filled(file: File) -> int:
     return sum(1 for line in file.content().split(b"\n") if line.strip())

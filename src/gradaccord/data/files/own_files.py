@@ -11,15 +11,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gradaccord.data.dataset import Dataset
-from gradaccord.data.files.columns import WITH_LABELS, Columns, Reader, cell_of
-from gradaccord.data.files.layouts import ORDER, SPLITS, Iob, Wanted, with_own_ids
-from gradaccord.data.files.rows import Row, format_of, rows_of
+from gradaccord.data.dataset import ORDER, SPLITS, Dataset
+from gradaccord.data.examples import Question, Tagged
+from gradaccord.data.files import squad
+from gradaccord.data.files.columns import Columns, Reader, cell_of
+from gradaccord.data.files.conll import Conll, types_in
+from gradaccord.data.files.layouts import Iob, Wanted, with_own_ids
+from gradaccord.data.files.tables import Row, format_of, rows_of
 from gradaccord.data.files.text_files import File, at
-from gradaccord.data.text import squad
-from gradaccord.data.text.conll import Conll, types_in
 
 Files = Mapping[str, str | Path | Sequence[str | Path]]
+FileRows = tuple[File, Sequence[Row]]
 
 
 def read(
@@ -38,7 +40,7 @@ def read(
     """A data set out of files, plain or gzipped.
 
     kind: of task. files: one or several for each split (train, dev, test). columns: field -> column,
-    for fields whose column has no usual name (`data/columns.py`); CoNLL: "words" and "tags" by number,
+    for fields whose column has no usual name (`files/columns.py`); CoNLL: "words" and "tags" by number,
     from 0. labels: classes in the order of their numbers, or entity types; without it all that occur,
     sorted. format: instead of the files' endings. header: False if csv or tsv has none; its columns are
     then "0", "1" and so on. iob: "repair" reads an I- tag that continues nothing as B-.
@@ -50,10 +52,9 @@ def read(
     by_split = _by_split(files)
     reader = Reader(kind, columns or {}, tuple(labels or ()))
     formats = {file: format_of(file, format) for several in by_split.values() for file in several}
-    notes: dict[str, int] = {}
     splits: dict[str, list[Any]] = {}
     wanted = {split: Wanted(split, language, reader.labels, iob) for split in by_split}
-    if kind == "tagging" and set(formats.values()) <= {"conll", "text"}:
+    if reader.fields is Tagged and set(formats.values()) <= {"conll", "text"}:
         comments = any(file.name.endswith(".iob2") for file in formats)
         conll = _conll(reader.columns, encoding, comments)
         types = reader.labels or tuple(sorted({t for file in formats for t in types_in(file, conll)}))
@@ -61,62 +62,61 @@ def read(
         for split, several in by_split.items():
             wanted[split] = replace(wanted[split], labels=types)
             splits[split] = [e for file in several for e in conll(file, wanted[split])]
-    elif kind == "question_answering" and set(formats.values()) == {"json"} and not columns:
+    elif reader.fields is Question and set(formats.values()) == {"json"} and not columns:
         for split, several in by_split.items():
             splits[split] = [e for file in several for e in squad.read(file, wanted[split])]
     else:
         rows = {
-            file: list(rows_of(file, form, header=header, encoding=encoding))
-            for file, form in formats.items()
+            split: [(file, [*rows_of(file, formats[file], header, encoding)]) for file in several]
+            for split, several in by_split.items()
         }
-        reader = with_labels(
-            reader,
-            ((split, file, rows[file]) for split, several in by_split.items() for file in several),
-        )
-        for split, several in by_split.items():
-            splits[split] = [
-                e for file in several for e in examples(reader, rows[file], file, wanted[split])
-            ]
-    splits = {split: with_own_ids(made) for split, made in splits.items()}
-    for each in wanted.values():
-        notes.update(each.notes)
-    return Dataset(name, kind, splits, reader.labels, language, options_of(kind, splits), notes)
+        return dataset_of(name, reader, rows, language, iob)
+    return _dataset(name, reader, splits, wanted.values(), language)
 
 
-def examples(reader: Reader, rows: Sequence[Row], file: File, wanted: Wanted) -> list[Any]:
-    """The examples of one file's rows."""
-    if not rows:
-        raise ValueError(f"{file} holds no row.")
-    places = reader.places([*rows[0][1]], at(file, 1), wanted.split)
-    return [reader.example(row, places, file, line, wanted) for line, row in rows]
+def dataset_of(
+    name: str, reader: Reader, rows: Mapping[str, Sequence[FileRows]], language: str, iob: Iob
+) -> Dataset:
+    """A data set out of rows: the files of each split, and the rows of each file."""
+    parts = [(split, file, found) for split, files in rows.items() for file, found in files]
+    reader = with_labels(reader, parts)
+    wanted = {split: Wanted(split, language, reader.labels, iob) for split in rows}
+    splits: dict[str, list[Any]] = {split: [] for split in rows}
+    for split, file, found in parts:
+        splits[split] += reader.examples(found, file, wanted[split])
+    return _dataset(name, reader, splits, wanted.values(), language)
+
+
+def _dataset(
+    name: str,
+    reader: Reader,
+    splits: Mapping[str, list[Any]],
+    wanted: Iterable[Wanted],
+    language: str,
+) -> Dataset:
+    splits = {split: with_own_ids(splits[split]) for split in ORDER if split in splits}
+    options = reader.fields.task_options([example for part in splits.values() for example in part])
+    notes = {what: times for each in wanted for what, times in each.notes.items()}
+    return Dataset(name, reader.kind, splits, reader.labels, language, options, notes)
 
 
 def with_labels(reader: Reader, parts: Iterable[tuple[str, File, Sequence[Row]]]) -> Reader:
     """The reader with the classes or entity types that occur, where none were given."""
-    if reader.labels or reader.kind not in WITH_LABELS:
+    if reader.labels or not reader.has_names:
         return reader
-    field = "label" if reader.kind == "classification" else "tags"
+    field = reader.fields.targets[0]
     found: set[str] = set()
     for split, file, rows in parts:
         columns = reader.places([*rows[0][1]], at(file, 1), split).get(field) if rows else None
         if columns is None:
             continue
         cells = (cell_of(row, columns, at(file, line)) for line, row in rows)
-        if field == "label":
+        if reader.answer == "class":
             found |= {_written(cell) for cell in cells if cell not in (None, "", -1)}
         else:
             found |= {t.partition("-")[2] for tags in cells for t in _tags(tags) if t != "O"}
     numbers = all(label.isdigit() for label in found)
     return replace(reader, labels=tuple(sorted(found, key=int if numbers else None)))
-
-
-def options_of(kind: str, splits: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
-    """What a task of these examples needs: pairs are encoded as one sequence."""
-    if kind == "classification" and any(e.second is not None for part in splits.values() for e in part):
-        return {"pair": "cross"}
-    if kind == "regression" and all(e.second is None for part in splits.values() for e in part):
-        return {"pair": None}
-    return {}
 
 
 def _written(cell: Any) -> str:

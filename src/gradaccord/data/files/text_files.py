@@ -15,8 +15,8 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-# The first bytes of an archive show what is in it: one of pictures is left to the readers of pictures.
-_PICTURE = re.compile(rb"\.(?:png|jpe?g|bmp|gif|ppm|tiff?|webp)", re.IGNORECASE)
+# The first bytes of an archive show what is in it: one of images is left to the readers of images.
+_IMAGE = re.compile(rb"\.(?:png|jpe?g|bmp|gif|ppm|tiff?|webp)", re.IGNORECASE)
 _PEEK = 4096
 
 
@@ -138,7 +138,7 @@ def field(row: Any, name: str, file: File, line: int) -> Any:
 def files_under(root: Path) -> dict[str, File]:
     """Every file below a folder by its path from there, with .gz left off and zip archives opened.
 
-    The members of `a/b.zip` count as files below `a`. Archives of pictures are not opened.
+    The members of `a/b.zip` count as files below `a`. Archives of images are not opened.
     """
     if not root.is_dir():
         raise FileNotFoundError(2, "No such folder", str(root))
@@ -162,11 +162,11 @@ def files_under(root: Path) -> dict[str, File]:
 @lru_cache(maxsize=64)
 def _members(path: Path, size: int, modified: int) -> tuple[str, ...]:
     with path.open("rb") as stream:
-        if _PICTURE.search(stream.read(_PEEK)):
+        if _IMAGE.search(stream.read(_PEEK)):
             return ()
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
     except zipfile.BadZipFile:
-        return ()  # not ours to judge: no set may be in it
+        return ()  # it may hold no set at all
     return tuple(n for n in names if not n.endswith("/") and "__MACOSX/" not in n)

@@ -97,8 +97,8 @@ def read_classes(
     source: a folder, a zip file, or several of them. class_of: class name of an image by its path
     inside the source, None to leave it out; images from several places may share a class. size:
     height and width in pixels that every image is resized to (antialiased); without it all must be of
-    one size. grey: one channel instead of three (which is so anyway where no picture has any colour).
-    invert: 255 - x, for dark ink on white paper. keep: in the cache (see `data/cache.py`).
+    one size. grey: one channel instead of three (as where no image has any colour).
+    invert: 255 - x, for dark ink on white paper. keep: in the cache (see `files/tensor_cache.py`).
     """
     sources = [Path(s) for s in ([source] if isinstance(source, str | Path) else source)]
     for path in sources:
@@ -177,7 +177,7 @@ def _decode_all(
             )
     images = torch.stack(decoded)
     if images.shape[1] == 3 and all(bool((i == i[:1]).all()) for i in decoded):
-        images = images[:, :1].contiguous()  # no picture has any colour
+        images = images[:, :1].contiguous()  # no image has any colour
     labels = torch.repeat_interleave(
         torch.tensor([len(by_class[name]) for name in names], device="cpu")
     )
@@ -198,7 +198,7 @@ def _decode(file: Opened, *, size: int | None, grey: bool) -> torch.Tensor:
         with image_module.open(io.BytesIO(content())) as picture:
             image = picture.convert("L" if grey else "RGB")
     except (OSError, SyntaxError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"Image {shown} is corrupt ({error}): mend or remove it.") from error
+        raise ValueError(f"Image {shown} is corrupt ({error}): repair or remove it.") from error
     if size is not None and image.size != (size, size):
         image = image.resize(
             (size, size), image_module.Resampling.BOX if grey else image_module.Resampling.LANCZOS

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 import torch
 
 from gradaccord.data.images.class_folders import ImageClasses, read_classes
-from gradaccord.data.images.idx import read_idx
+from gradaccord.data.images.idx import read_idx_splits
 
 NAMES = ("glyphs", "omniglot", "cub200", "tiny_imagenet_fewshot", "fashion_mnist")
 PARTS = {"train": "train", "val": "validation", "valid": "validation", "validation": "validation",
@@ -63,7 +63,7 @@ def load(
         return cub200(place, size=size, grey=grey)
     if str(name) == "fashion_mnist":
         return fashion_mnist(place)
-    return from_folder(_only_zip(place), size=size, grey=grey, name=str(name))
+    return from_folder(only_zip(place), size=size, grey=grey, name=str(name))
 
 
 def data_folder(name: str, folder: str | Path | None = None) -> Path:
@@ -98,7 +98,7 @@ def cub200(folder: str | Path, *, size: int | None = None, grey: bool = False) -
     merged. By class number from 0: even ones train, of the odd ones every other validates or tests,
     as in Chen et al. 2019 (A closer look at few-shot classification).
     """
-    birds = read_classes(_only_zip(Path(folder)), class_of=class_number_and_name, size=size, grey=grey)
+    birds = read_classes(only_zip(Path(folder)), size=size, grey=grey)
     if len(birds) != 200:
         raise ValueError(f"{folder} holds {len(birds)} classes of birds where CUB-200 has 200.")
     return ClassSplits(
@@ -115,8 +115,11 @@ def fashion_mnist(folder: str | Path) -> ClassSplits:
     Even classes of the train file train, the same classes of the test file validate (other images, not
     other classes), odd classes of the test file test.
     """
-    folder = Path(folder)
-    train, test = (_idx_pair(folder, kind) for kind in ("train", "t10k"))
+    splits = read_idx_splits(Path(folder))
+    for split in ("train", "test"):
+        if split not in splits:
+            raise FileNotFoundError(f"{folder} has no {split} files: put Fashion-MNIST there.")
+    train, test = (_sorted(*splits[split], tuple("0123456789")) for split in ("train", "test"))
     return ClassSplits(
         "fashion_mnist",
         train.part(range(0, 10, 2)),
@@ -150,15 +153,28 @@ def from_folder(
     return divide(name, _merged(classes, own), seed=seed)
 
 
-def divide(name: str, classes: ImageClasses, *, seed: int = 0) -> ClassSplits:
-    """Divide classes at random into 64 % to train, 16 % to validate and 20 % to test."""
-    total = len(classes)
-    order = torch.randperm(total, generator=torch.Generator().manual_seed(seed), device="cpu").tolist()
-    first = round(SHARES[0] * total)
-    second = first + round(SHARES[1] * total)
+def divide(
+    name: str,
+    classes: ImageClasses,
+    shares: tuple[float, float, float] = SHARES,
+    *,
+    rotations: bool = False,
+    seed: int = 0,
+) -> ClassSplits:
+    """Divide classes at random. shares: to train, validate and test. rotations: of train classes."""
+    order = shuffled(len(classes), seed)
+    first = round(shares[0] * len(classes))
+    second = first + round(shares[1] * len(classes))
     parts = (sorted(order[:first]), sorted(order[first:second]), sorted(order[second:]))
     train, validation, test = (classes.part(part) for part in parts)
-    return ClassSplits(name, train, validation, test)
+    return ClassSplits(name, train.with_rotations() if rotations else train, validation, test)
+
+
+def shuffled(count: int, seed: int) -> list[int]:
+    """The numbers below `count` in random order."""
+    generator = torch.Generator().manual_seed(seed)
+    order: list[int] = torch.randperm(count, generator=generator, device="cpu").tolist()
+    return order
 
 
 def part_and_class(path: PurePosixPath) -> str | None:
@@ -170,34 +186,19 @@ def part_and_class(path: PurePosixPath) -> str | None:
     return json.dumps([part, folders[-1]])
 
 
-def class_number_and_name(path: PurePosixPath) -> str | None:
-    """The class of `.../<number>.<name>/<image>`; `.../<name>/<image>` likewise."""
-    return path.parent.name or None
-
-
 def _merged(classes: ImageClasses, own: tuple[str, ...]) -> ImageClasses:
     """Classes of one name become one."""
     names = sorted(set(own))
     labels = torch.tensor([names.index(name) for name in own], device="cpu")[classes.labels]
+    return _sorted(classes.images, labels, tuple(names))
+
+
+def _sorted(images: torch.Tensor, labels: torch.Tensor, names: tuple[str, ...]) -> ImageClasses:
     order = labels.argsort(stable=True)
-    return ImageClasses(classes.images[order], labels[order], tuple(names))
+    return ImageClasses(images[order], labels[order], names)
 
 
-def _only_zip(folder: Path) -> Path:
+def only_zip(folder: Path) -> Path:
     """The zip file in a folder, or the folder if its classes are unpacked in it."""
     archives = sorted(folder.glob("*.zip"))
     return archives[0] if len(archives) == 1 else folder
-
-
-def _idx_pair(folder: Path, kind: str) -> ImageClasses:
-    found = []
-    for content in ("images", "labels"):
-        paths = sorted(folder.glob(f"{kind}*-{content}-idx*"))
-        if not paths:
-            raise FileNotFoundError(
-                f"{folder} has no {kind}-{content}-idx file: put Fashion-MNIST there."
-            )
-        found.append(read_idx(paths[0]))
-    images, labels = found[0].unsqueeze(1), found[1].long()
-    order = labels.argsort(stable=True)
-    return ImageClasses(images[order], labels[order], tuple(str(c) for c in range(10)))

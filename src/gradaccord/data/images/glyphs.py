@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from gradaccord.data.files.tensor_cache import Kept, cached
 from gradaccord.data.images.class_folders import ImageClasses, require_pillow
-from gradaccord.data.images.class_splits import ClassSplits
+from gradaccord.data.images.class_splits import ClassSplits, divide
 
 if TYPE_CHECKING:
     from PIL.ImageFont import FreeTypeFont
@@ -49,19 +49,7 @@ def load(*, size: int = 28, rotations: bool = False, seed: int = 0) -> ClassSpli
     size: of the images, in pixels. rotations: training classes turned by quarters as new classes.
     seed: of samples and split. The first call takes some seconds, later ones read the cache.
     """
-    classes = draw(size=size, seed=seed)
-    order = torch.randperm(
-        len(classes), generator=torch.Generator().manual_seed(seed), device="cpu"
-    ).tolist()
-    first = round(SPLIT[0] * len(classes))
-    second = first + round(SPLIT[1] * len(classes))
-    train = classes.part(sorted(order[:first]))
-    return ClassSplits(
-        "glyphs",
-        train.with_rotations() if rotations else train,
-        classes.part(sorted(order[first:second])),
-        classes.part(sorted(order[second:])),
-    )
+    return divide("glyphs", draw(size=size, seed=seed), SPLIT, rotations=rotations, seed=seed)
 
 
 def draw(*, size: int = 28, seed: int = 0) -> ImageClasses:

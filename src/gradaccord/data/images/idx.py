@@ -24,6 +24,25 @@ TYPES = {
 }
 
 
+# How the files of each split begin.
+FILES = {"train": "train", "test": "t10k"}
+
+
+def read_idx_splits(folder: Path) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
+    """Images, uint8 [N, 1, height, width], and labels, int64 [N], of each split in a folder."""
+    splits = {}
+    for split, start in FILES.items():
+        images, labels = (sorted(folder.glob(f"{start}*{what}*")) for what in ("images", "labels"))
+        if images and labels:
+            splits[split] = read_idx(images[0]).unsqueeze(1), read_idx(labels[0]).long()
+    if not splits:
+        raise ValueError(
+            f"{folder} holds no idx files: expected train-images-idx3-ubyte and "
+            "train-labels-idx1-ubyte, plain or gzipped."
+        )
+    return splits
+
+
 def read_idx(path: str | Path) -> torch.Tensor:
     """The tensor that an idx file holds."""
     path = Path(path)

@@ -1,27 +1,14 @@
-"""Labelled images in two tensors, and the published sets of them by name.
-
-fashion = load("fashion-mnist", "data/fashion_mnist")      # a Dataset of the kind "image"
-fashion.split("train").images                              # uint8 [10000, 1, 28, 28]
-"""
+"""Labelled images in two tensors: the examples of a data set of the kind "image"."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NamedTuple, overload
+from typing import NamedTuple, overload
 
 import torch
 
-from gradaccord.data.dataset import Dataset
 from gradaccord.data.images.class_folders import ImageClasses
-from gradaccord.data.images.idx import read_idx
-
-DIGITS = tuple("0123456789")
-CLOTHES = (
-    "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag",
-    "Ankle boot",
-)  # fmt: skip
 
 
 class Picture(NamedTuple):
@@ -29,6 +16,19 @@ class Picture(NamedTuple):
 
     image: torch.Tensor
     label: int | None
+
+    # What else every example has (`gradaccord.data.examples`); pictures have no text.
+    id = leak_key = shown = ""  # type: ignore[misc]
+
+    @property
+    def cut_key(self) -> bytes:
+        """The same picture twice stays in one split."""
+        return self.image.numpy().tobytes()
+
+    @property
+    def labelled(self) -> bool:
+        """Whether its class is known."""
+        return self.label is not None
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,78 +94,3 @@ class Images(Sequence[Picture]):
         mean = shares @ values
         spread = (shares @ values.square() - mean.square()).clamp_min(0).sqrt()
         return tuple(mean.tolist()), tuple(max(s, 1e-6) for s in spread.tolist())
-
-
-def load(name: str, folder: str | Path) -> Dataset:
-    """A published set, as it lies in a folder.
-
-    name: "mnist", "fashion-mnist", "cifar10", "cifar100" or "svhn". The dataset's options hold the mean
-    and the standard deviation of its training images, by which a task normalises.
-    """
-    if name not in READERS:
-        raise ValueError(f"`name` is {name!r}: use one of {', '.join(READERS)}.")
-    folder = Path(folder)
-    if not folder.exists():
-        raise ValueError(f"{folder} does not exist: give the folder that {name} lies in.")
-    splits, labels = READERS[name](folder)
-    return as_dataset(name, splits, labels)
-
-
-def as_dataset(name: str, splits: dict[str, Images], labels: tuple[str, ...]) -> Dataset:
-    """Images as a data set of the kind "image", with what they are to be normalised by."""
-    mean, spread = splits.get("train", next(iter(splits.values()))).statistics()
-    options: dict[str, Any] = {"mean": mean, "std": spread}
-    return Dataset(name, "image", splits, labels, options=options)
-
-
-Read = tuple[dict[str, Images], tuple[str, ...]]
-
-
-def _idx(labels: tuple[str, ...]) -> Callable[[Path], Read]:
-    def read(folder: Path) -> Read:
-        splits = {}
-        for split, start in (("train", "train"), ("test", "t10k")):
-            images, numbers = (_one(folder, f"{start}*{what}*") for what in ("images", "labels"))
-            if images is not None and numbers is not None:
-                splits[split] = Images(read_idx(images).unsqueeze(1), read_idx(numbers).long())
-        if not splits:
-            raise ValueError(
-                f"{folder} holds no idx files: expected train-images-idx3-ubyte and "
-                "train-labels-idx1-ubyte, plain or gzipped."
-            )
-        return splits, labels
-
-    return read
-
-
-def _one(folder: Path, pattern: str) -> Path | None:
-    return next((path for path in sorted(folder.glob(pattern)) if path.is_file()), None)
-
-
-def _cifar(classes: int) -> Callable[[Path], Read]:
-    def read(folder: Path) -> Read:
-        from gradaccord.data.images.cifar import read_cifar
-
-        splits, labels = read_cifar(folder, classes)
-        return {split: Images(images, numbers) for split, (images, numbers) in splits.items()}, labels
-
-    return read
-
-
-def _svhn(folder: Path) -> Read:
-    from gradaccord.data.images.svhn import read_svhn
-
-    found = {split: folder / f"{split}_32x32.mat" for split in ("train", "test", "extra")}
-    splits = {split: Images(*read_svhn(path)) for split, path in found.items() if path.is_file()}
-    if not splits:
-        raise ValueError(f"{folder} holds no train_32x32.mat: fetch SVHN's cropped digits (format 2).")
-    return splits, DIGITS
-
-
-READERS: dict[str, Callable[[Path], Read]] = {
-    "mnist": _idx(DIGITS),
-    "fashion-mnist": _idx(CLOTHES),
-    "cifar10": _cifar(10),
-    "cifar100": _cifar(100),
-    "svhn": _svhn,
-}

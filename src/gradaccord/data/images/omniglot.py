@@ -12,10 +12,8 @@ from __future__ import annotations
 
 from pathlib import Path, PurePosixPath
 
-import torch
-
 from gradaccord.data.images.class_folders import ImageClasses, read_classes
-from gradaccord.data.images.class_splits import ClassSplits
+from gradaccord.data.images.class_splits import ClassSplits, shuffled
 
 FILES = ("images_background", "images_evaluation")
 TRAIN = 1200  # classes, with those of the validation set
@@ -60,9 +58,7 @@ def load(
         raise ValueError(
             f"`validation` is {validation}: hold out 1 to {TRAIN - 1} of the {TRAIN} classes."
         )
-    order = torch.randperm(
-        len(characters), generator=torch.Generator().manual_seed(seed), device="cpu"
-    ).tolist()
+    order = shuffled(len(characters), seed)
     train = characters.part(order[: TRAIN - validation])
     return ClassSplits(
         "omniglot",

@@ -1,133 +1,197 @@
-"""Sets of pictures: which are there, counted without decoding one; they are read elsewhere."""
+"""Published sets of labelled images by name: read, or counted without decoding an image.
+
+fashion = load("fashion-mnist", "data")          # a Dataset of the kind "image"
+fashion.split("train").images                    # uint8 [10000, 1, 28, 28]
+"""
 
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import struct
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from importlib import import_module
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 
-from gradaccord.data.dataset import Dataset
-from gradaccord.data.files.found import Found
-from gradaccord.data.files.layouts import SPLITS
+import torch
 
-FEW_SHOT = ("omniglot", "cub200", "tiny-imagenet-fewshot")
-LABELLED = ("fashion-mnist", "mnist", "cifar10", "svhn")
-NAMES = (*FEW_SHOT, *LABELLED)
+from gradaccord.data.dataset import ORDER, SPLITS, Dataset, Found
+from gradaccord.data.images.cifar import read_cifar
+from gradaccord.data.images.class_folders import SUFFIXES, read_classes
+from gradaccord.data.images.class_splits import only_zip, part_and_class
+from gradaccord.data.images.idx import FILES, read_idx_splits
+from gradaccord.data.images.labelled import Images
+from gradaccord.data.images.svhn import read_svhn
 
-_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp")
-_OMNIGLOT = {"images_background": "background", "images_evaluation": "evaluation"}
-_CIFAR_BATCH = 10_000  # images in each of its files, as published
+DIGITS = tuple("0123456789")
+CLOTHES = (
+    "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag",
+    "Ankle boot",
+)  # fmt: skip
+OMNIGLOT = {"background": "images_background", "evaluation": "images_evaluation"}
+# Files of each split, and the images in one.
+CIFAR_FILES = {
+    10: {"data_batch_*": ("train", 10_000), "test_batch*": ("test", 10_000)},
+    100: {"train*": ("train", 50_000), "test*": ("test", 10_000)},
+}
+BROKEN = (OSError, EOFError, zlib.error, struct.error, zipfile.BadZipFile)
+
+Counts = dict[str, int]
+Content = tuple[dict[str, Images], tuple[str, ...]]  # splits, and the names of the classes
 
 
-def load(name: str, folder: Path) -> Dataset:
-    """A set of labelled pictures; one whose classes are split has a reader of its own."""
-    if name in FEW_SHOT:
+@dataclass(frozen=True)
+class ImageSet:
+    """How the images of each split are counted in a folder, and how they are read.
+
+    read: None for few-shot sets, which are split by class (`class_splits`).
+    """
+
+    count: Callable[[Path], Counts]
+    read: Callable[[Path], Content] | None = None
+
+
+def load(name: str, folder: str | Path) -> Dataset:
+    """A set of labelled images, in the folder given or in one of its name there.
+
+    The dataset's options hold the mean and the standard deviation of its training images, by which a
+    task normalises.
+    """
+    if name not in SETS:
+        raise ValueError(f"`name` is {name!r}: use one of {', '.join(SETS)}.")
+    read = SETS[name].read
+    if read is None:
         own = name.replace("-", "_")
         raise ValueError(
             f"`{name}` is a few-shot set, split by class: read it with "
             f"gradaccord.data.images.class_splits.load({own!r}, folder)."
         )
-    read: Callable[[str, Path], Dataset] = import_module("gradaccord.data.images.labelled").load
-    return read(name, _holding(folder, name))
+    folder = Path(folder)
+    if not folder.exists():
+        raise ValueError(f"{folder} does not exist: give the folder that holds {name}.")
+    named = [path for path in _folders(folder, name) if any(_counted(name, path))]
+    splits, labels = read(named[0] if named else folder)
+    return as_dataset(name, splits, labels)
 
 
-def _holding(root: Path, name: str) -> Path:
-    """The folder that `found` lists the set from; else the one given."""
-    if not root.is_dir():
-        return root
-    return next((folder for folder in _folders(root, name) if _holds(folder, name)), root)
-
-
-def _holds(folder: Path, name: str) -> bool:
-    try:
-        return bool(COUNTS[name](folder))
-    except (OSError, EOFError, zlib.error, struct.error, zipfile.BadZipFile):
-        return True  # reading it will tell what is broken
+def as_dataset(name: str, splits: dict[str, Images], labels: tuple[str, ...]) -> Dataset:
+    """Images as a data set of the kind "image", with what they are to be normalised by."""
+    mean, spread = splits.get("train", next(iter(splits.values()))).statistics()
+    return Dataset(name, "image", splits, labels, options={"mean": mean, "std": spread})
 
 
 def found(root: Path) -> list[Found]:
-    """The sets of pictures below a folder, in a sub-folder of their name."""
+    """The sets of images below a folder, in a sub-folder of their name."""
     listed = []
-    for name, count in COUNTS.items():
+    for name, known in SETS.items():
         for folder in _folders(root, name):
-            try:
-                counts, problem = count(folder), ""
-            except (OSError, EOFError, zlib.error, struct.error, zipfile.BadZipFile) as error:
-                counts, problem = {}, f"{folder} holds a broken file ({error}): fetch it again."
+            counts, problem = _counted(name, folder)
             if counts or problem:
-                kind = "few-shot images" if name in FEW_SHOT else "image"
+                kind = "few-shot images" if known.read is None else "image"
                 listed.append(Found(name, kind, "", counts, files=(str(folder),), problem=problem))
                 break
     return listed
 
 
-def _folders(root: Path, name: str) -> Iterable[Path]:
+def _folders(root: Path, name: str) -> list[Path]:
     spellings = {name, name.replace("-", "_"), name.replace("-", "")}
-    inside = sorted(path for path in root.iterdir() if path.is_dir())
+    inside = sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
     return [p for p in (root, *inside) if p.resolve().name.lower() in spellings]
 
 
-def _by_split(paths: Iterable[str]) -> dict[str, int]:
-    """Pictures by the folder that says their split; {} if none does."""
-    counts: Counter[str] = Counter()
-    for path in paths:
-        if path.lower().endswith(_SUFFIXES):
-            split = next((SPLITS[p] for p in PurePosixPath(path).parts if p in SPLITS), "images")
-            counts[split] += 1
-    return {name: counts[name] for name in ("train", "dev", "test", "images") if counts[name]}
+def _counted(name: str, folder: Path) -> tuple[Counts, str]:
+    """The images of each split, or what is wrong."""
+    try:
+        return SETS[name].count(folder), ""
+    except BROKEN as error:
+        return {}, f"{folder} holds a broken file ({error}): fetch it again."
 
 
-def _names(source: Path) -> Iterable[str]:
+def _images_in(source: Path) -> list[PurePosixPath]:
+    """The images in a folder or zip file."""
     if source.suffix == ".zip":
         with zipfile.ZipFile(source) as archive:
-            return archive.namelist()
-    return (
-        PurePosixPath(Path(folder).relative_to(source).as_posix(), name).as_posix()
-        for folder, _, names in os.walk(source)
-        for name in names
-    )
+            paths = [PurePosixPath(name) for name in archive.namelist()]
+    else:
+        walked = ((Path(folder), names) for folder, _, names in os.walk(source))
+        paths = [
+            PurePosixPath((folder / name).relative_to(source).as_posix())
+            for folder, names in walked
+            for name in names
+        ]
+    return [path for path in paths if path.suffix.lower() in SUFFIXES]
 
 
-def _omniglot(folder: Path) -> dict[str, int]:
+def _count_omniglot(folder: Path) -> Counts:
     counts = {}
-    for stem, name in _OMNIGLOT.items():
+    for name, stem in OMNIGLOT.items():
         source = next((p for p in (folder / f"{stem}.zip", folder / stem) if p.exists()), None)
         if source is not None:
-            counts[name] = sum(1 for path in _names(source) if path.lower().endswith(_SUFFIXES))
+            counts[name] = len(_images_in(source))
     return counts
 
 
-def _class_folders(folder: Path) -> dict[str, int]:
-    archives = sorted(folder.glob("*.zip"))
-    return _by_split(_names(archives[0] if archives else folder))
+def _count_class_folders(folder: Path) -> Counts:
+    """By the folder that names the split, "images" where none does."""
+    counts = Counter(
+        next((SPLITS[part] for part in path.parts if part in SPLITS), "images")
+        for path in _images_in(only_zip(folder))
+    )
+    return {name: counts[name] for name in (*ORDER, "images") if counts[name]}
 
 
-def _idx(folder: Path) -> dict[str, int]:
+def _read_class_folders(folder: Path) -> Content:
+    classes = read_classes(only_zip(folder), class_of=part_and_class)
+    parts, own = zip(*(json.loads(text) for text in classes.names), strict=True)
+    names = sorted(set(own))
+    numbers = torch.tensor([names.index(name) for name in own], device="cpu")[classes.labels]
+    splits = {}
+    for split in ORDER:
+        here = torch.tensor([SPLITS.get(part, "train") == split for part in parts], device="cpu")
+        rows = here[classes.labels]
+        if rows.any():
+            splits[split] = Images(classes.images[rows], numbers[rows])
+    return splits, tuple(names)
+
+
+def _count_idx(folder: Path) -> Counts:
     counts = {}
-    for split, start in (("train", "train"), ("test", "t10k")):
+    for split, start in FILES.items():
         for path in sorted(folder.glob(f"{start}*images*idx3*")):
             with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as stream:
                 counts[split] = int(struct.unpack(">I", stream.read(8)[4:])[0])
     return counts
 
 
-def _cifar(folder: Path) -> dict[str, int]:
-    archives = [p for p in folder.iterdir() if p.name.startswith("cifar-10") and p.suffix == ".gz"]
-    batches = list(folder.rglob("data_batch_*"))
-    tests = list(folder.rglob("test_batch*"))
-    counts = {"train": len(batches) * _CIFAR_BATCH, "test": len(tests) * _CIFAR_BATCH}
-    if archives and not batches:
-        counts = {"train": 5 * _CIFAR_BATCH, "test": _CIFAR_BATCH}
-    return {split: count for split, count in counts.items() if count}
+def _read_idx(folder: Path, *, labels: tuple[str, ...]) -> Content:
+    return {split: Images(*pair) for split, pair in read_idx_splits(folder).items()}, labels
 
 
-def _svhn(folder: Path) -> dict[str, int]:
+def _count_cifar(folder: Path, *, classes: int) -> Counts:
+    sizes = CIFAR_FILES[classes]
+    counts: Counts = Counter()
+    for pattern, (split, size) in sizes.items():
+        files = [path for path in folder.rglob(pattern) if path.suffix in ("", ".bin")]
+        counts[split] += size * sum(path.is_file() for path in files)
+    if not any(counts.values()) and any(folder.glob(f"cifar-{classes}-*.gz")):
+        counts = {"train": 50_000, "test": 10_000}
+    return {split: n for split, n in counts.items() if n} or _count_class_folders(folder)
+
+
+def _read_cifar(folder: Path, *, classes: int) -> Content:
+    """The published batches, or class folders of images in train/ and test/."""
+    if _images_in(only_zip(folder)):
+        return _read_class_folders(folder)
+    splits, labels = read_cifar(folder, classes)
+    return {split: Images(*pair) for split, pair in splits.items()}, labels
+
+
+def _count_svhn(folder: Path) -> Counts:
     counts = {}
     for split in ("train", "test"):
         path = folder / f"{split}_32x32.mat"
@@ -139,12 +203,22 @@ def _svhn(folder: Path) -> dict[str, int]:
     return counts
 
 
-COUNTS: Mapping[str, Callable[[Path], dict[str, int]]] = {
-    "omniglot": _omniglot,
-    "cub200": _class_folders,
-    "tiny-imagenet-fewshot": _class_folders,
-    "fashion-mnist": _idx,
-    "mnist": _idx,
-    "cifar10": _cifar,
-    "svhn": _svhn,
+def _read_svhn(folder: Path) -> Content:
+    files = {split: folder / f"{split}_32x32.mat" for split in ("train", "test", "extra")}
+    splits = {split: Images(*read_svhn(path)) for split, path in files.items() if path.is_file()}
+    if not splits:
+        raise ValueError(f"{folder} holds no train_32x32.mat: fetch SVHN's cropped digits (format 2).")
+    return splits, DIGITS
+
+
+SETS: Mapping[str, ImageSet] = {
+    "omniglot": ImageSet(_count_omniglot),
+    "cub200": ImageSet(_count_class_folders),
+    "tiny-imagenet-fewshot": ImageSet(_count_class_folders),
+    "fashion-mnist": ImageSet(_count_idx, partial(_read_idx, labels=CLOTHES)),
+    "mnist": ImageSet(_count_idx, partial(_read_idx, labels=DIGITS)),
+    "cifar10": ImageSet(partial(_count_cifar, classes=10), partial(_read_cifar, classes=10)),
+    "cifar100": ImageSet(partial(_count_cifar, classes=100), partial(_read_cifar, classes=100)),
+    "svhn": ImageSet(_count_svhn, _read_svhn),
 }
+NAMES = tuple(SETS)

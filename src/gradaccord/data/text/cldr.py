@@ -21,9 +21,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from gradaccord.data.dataset import ORDER, Dataset, Found
+from gradaccord.data.examples import Text
+
 if TYPE_CHECKING:
     from babel import Locale
 
+NAME = "cldr"
 KINDS = ("territory", "city", "language", "currency", "unit")
 
 # The languages of the multilingual named-entity experiment of Lee et al. 2022, each with a number of
@@ -44,7 +48,6 @@ UNSEEN_LANGUAGES = (
 
 _TEST_SHARE = 4  # one concept in this many is a test concept
 _DEV_SHARE = 6  # and of the others one in this many is held out to choose settings by
-_PARTS = ("train", "dev", "test")
 _NOT_NAMES = frozenset({"ZZ", "XA", "XB", "XXX", "XTS", "und", "mul", "mis", "zxx"})
 
 
@@ -87,6 +90,11 @@ class Task:
     train: Examples
     dev: Examples
     test: Examples
+
+    @property
+    def splits(self) -> dict[str, Examples]:
+        """All three, by name."""
+        return {"train": self.train, "dev": self.dev, "test": self.test}
 
 
 class Vocabulary:
@@ -139,26 +147,67 @@ def load(languages: Iterable[str] = LANGUAGES, seed: int = 0) -> CLDR:
 
 def task(language: str, languages: tuple[str, ...] = LANGUAGES, seed: int = 0) -> Task:
     """One language as `load` has it among several, without the others."""
-    train, dev, test = (_kept(language, part, languages) for part in _PARTS)
+    train, dev, test = (_kept(language, split, languages) for split in ORDER)
     drawn = _drawn(train, TRAIN_SIZES.get(language), f"{seed}/{language}")
     return Task(Examples.of(drawn), Examples.of(dev), Examples.of(test))
 
 
-def _kept(language: str, part: str, languages: tuple[str, ...]) -> list[Name]:
+def dataset(language: str) -> Dataset:
+    """What kind of thing a name names, in one language.
+
+    A dev or test name's concept is in no language's train split, nor is a dev or test name of any of
+    the twelve languages of the demo or of this one.
+    """
+    if not language:
+        raise ValueError(f"`cldr` has many languages: choose one, such as 'cldr/{LANGUAGES[0]}'.")
+    parts = task(language, tuple(dict.fromkeys([*LANGUAGES, language])))
+    splits = {
+        split: [
+            Text(text, None, int(label), f"{split}-{number}-{concept}")
+            for number, (text, label, concept) in enumerate(
+                zip(names.texts, names.labels.tolist(), names.concepts, strict=True)
+            )
+        ]
+        for split, names in parts.splits.items()
+    }
+    return Dataset(f"cldr/{language}", "classification", splits, KINDS, language)
+
+
+@lru_cache(maxsize=1)
+def found() -> tuple[Found, ...]:
+    """The languages of the demo; none if the package that holds the names is missing."""
+    try:
+        tasks = load().tasks
+    except ModuleNotFoundError:
+        return ()
+    return tuple(
+        Found(
+            name=f"cldr/{language}",
+            kind="classification",
+            language=language,
+            counts={split: len(names) for split, names in task.splits.items()},
+            labels=KINDS,
+            files=("embedded",),
+        )
+        for language, task in tasks.items()
+    )
+
+
+def _kept(language: str, split: str, languages: tuple[str, ...]) -> list[Name]:
     """A split's names. Two concepts may share one, in any two languages: test keeps it, else dev."""
-    later = _PARTS[_PARTS.index(part) + 1 :]
-    judged = set().union(*(_texts(other, split) for other in languages for split in later))
-    return [name for name in _names_of(language, part) if name.text.casefold() not in judged]
+    later = ORDER[ORDER.index(split) + 1 :]
+    taken = set().union(*(_texts(other, one) for other in languages for one in later))
+    return [name for name in _names_of(language, split) if name.text.casefold() not in taken]
 
 
 @lru_cache(maxsize=512)
-def _names_of(language: str, part: str) -> tuple[Name, ...]:
-    return tuple(name for name in names(language) if _part(name.concept) == part)
+def _names_of(language: str, split: str) -> tuple[Name, ...]:
+    return tuple(name for name in names(language) if split_of(name.concept) == split)
 
 
 @lru_cache(maxsize=512)
-def _texts(language: str, part: str) -> frozenset[str]:
-    return frozenset(name.text.casefold() for name in _names_of(language, part))
+def _texts(language: str, split: str) -> frozenset[str]:
+    return frozenset(name.text.casefold() for name in _names_of(language, split))
 
 
 @lru_cache(maxsize=128)
@@ -181,23 +230,12 @@ def names(language: str) -> tuple[Name, ...]:
     return tuple(kept.values())
 
 
-def is_test(concept: str) -> bool:
-    """Whether a concept belongs to the test set: the same in every language, process and version."""
-    return _part(concept) == "test"
-
-
-def is_dev(concept: str) -> bool:
-    """Whether a concept is held out to choose settings by."""
-    return _part(concept) == "dev"
-
-
-def is_train(concept: str) -> bool:
-    """Whether a concept may be learned from, with labels or without."""
-    return _part(concept) == "train"
-
-
 @lru_cache(maxsize=8192)
-def _part(concept: str) -> str:
+def split_of(concept: str) -> str:
+    """The split that a concept belongs to, the same in every language, process and version.
+
+    Train concepts may be learned from, with labels or without.
+    """
     number = _digest(concept)
     if number % _TEST_SHARE == 0:
         return "test"

@@ -1,138 +1,73 @@
-"""GLUE (Wang et al. 2018): a folder of tab-separated files for each task, quotes not special."""
+"""GLUE (Wang et al. 2018): a folder of tab-separated files for each task."""
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Mapping
 from typing import Any
 
-from gradaccord.data.examples import Text
-from gradaccord.data.files.labels import Classes, value
-from gradaccord.data.files.layouts import Layout, Set, Wanted, count_lines, count_rows
-from gradaccord.data.files.tables import rows
-from gradaccord.data.files.text_files import File
+from gradaccord.data.files.layouts import Layout, PublishedSet
+from gradaccord.data.text.tsv import Tsv
 
 ENTAILMENT = ("entailment", "not_entailment")
 NLI = ("entailment", "neutral", "contradiction")
-SPLIT = r"(?P<split>train|dev|test)"
+F1 = {"average": "binary"}
 
-
-def read(
-    file: File,
-    wanted: Wanted,
-    *,
-    first: str,
-    second: str | None = None,
-    label: str = "label",
-    id: str = "index",
-    skip_faults: bool = False,
-) -> list[Text]:
-    """A file with a header; a test file has no labels."""
-    classes = Classes(wanted.labels)
-    columns = (id, label, first, *((second,) if second else ()))
-    faults: list[int] | None = [] if skip_faults else None
-    optional = (id, label) if wanted.split == "test" else (id,)
-    examples: list[Text] = []
-    for line, cells in rows(file, columns, optional=optional, faults=faults):
-        number, written, *texts = cells
-        target: int | float | None = None
-        if written is not None:
-            target = (
-                classes.number(written, file, line) if wanted.labels else value(written, file, line)
-            )
-        sentences = [(text or "").strip() for text in texts]
-        name = number if number is not None else f"{wanted.split}-{len(examples)}"
-        examples.append(Text(sentences[0], sentences[1] if second else None, target, name))
-    wanted.note("malformed lines left out", len(faults or ()))
-    return examples
-
-
-def read_cola(file: File, wanted: Wanted) -> list[Text]:
-    """CoLA's train and dev files have no header; the third column is the author's star."""
-    classes = Classes(wanted.labels)
-    return [
-        Text(
-            (sentence or "").strip(),
-            None,
-            classes.number(label, file, line),
-            f"{wanted.split}-{line - 1}",
-        )
-        for line, (label, sentence) in rows(file, (1, 3), header=False)
-    ]
+COLA = Tsv(3, label=1, id=None, header=False)  # of train and dev, which have no header
+MRPC = Tsv("#1 String", "#2 String", "Quality")
+PAIR = Tsv("sentence1", "sentence2")
+MNLI = Tsv("sentence1", "sentence2", "gold_label")
+QQP = Tsv("question1", "question2", "is_duplicate", "id", skip_malformed=True)
 
 
 def _set(
     name: str,
     folder: str,
     labels: tuple[str, ...],
+    table: Tsv,
     *layouts: Layout,
     kind: str = "classification",
-    files: str = rf"{SPLIT}\.tsv",
-    names: dict[str, str] | None = None,
-    options: dict[str, Any] | None = None,
+    version: str = "",
+    options: Mapping[str, Any] | None = None,
     aliases: tuple[str, ...] = (),
-    **columns: Any,
-) -> Set:
-    counted = None if columns.get("skip_faults") else count_rows
-    main = Layout(rf"{folder}/{files}", partial(read, **columns), counted, names=names or {})
-    options = ({"pair": "cross"} if "second" in columns else {}) | (options or {})
-    return Set(name, kind, (*layouts, main), labels, options=options, aliases=aliases)
+) -> PublishedSet:
+    """version: what the names of the dev and test files end in."""
+    names = {f"{split}{version}": split for split in ("dev", "test")}
+    files = table.layout(rf"{folder}/(?P<split>train|{'|'.join(names)})\.tsv", names=names)
+    pairs = {} if table.second is None else {"pair": "cross"}
+    options = pairs | dict(options or {})
+    return PublishedSet(name, kind, (*layouts, files), labels, options=options, aliases=aliases)
 
-
-PAIR: dict[str, Any] = {"first": "sentence1", "second": "sentence2"}
-MRPC: dict[str, Any] = {"first": "#1 String", "second": "#2 String", "label": "Quality"}
-MNLI_NAMES = {"dev_matched": "dev", "test_matched": "test"}
-MISMATCHED_NAMES = {"dev_mismatched": "dev", "test_mismatched": "test"}
-F1 = {"average": "binary"}
 
 SETS = (
     _set(
         "cola",
         "CoLA",
         ("unacceptable", "acceptable"),
-        Layout(r"CoLA/(?P<split>train|dev)\.tsv", read_cola, count_lines),
-        first="sentence",
+        Tsv("sentence"),
+        COLA.layout(r"CoLA/(?P<split>train|dev)\.tsv"),
     ),
-    _set("sst2", "SST-2", ("negative", "positive"), first="sentence", aliases=("sst-2",)),
+    _set("sst2", "SST-2", ("negative", "positive"), Tsv("sentence"), aliases=("sst-2",)),
     _set(
         "mrpc",
         "MRPC",
         ("not_equivalent", "equivalent"),
-        Layout(r"MRPC/(?P<split>train|dev)\.tsv", partial(read, **MRPC), count_rows),
-        Layout(r"msr_paraphrase_(?P<split>train|test)\.txt", partial(read, **MRPC), count_rows),
-        options=F1,
-        **MRPC,
-    ),
-    _set("sts-b", "STS-B", (), kind="regression", label="score", aliases=("stsb",), **PAIR),
-    _set(
-        "qqp",
-        "QQP",
-        ("not_duplicate", "duplicate"),
-        first="question1",
-        second="question2",
-        label="is_duplicate",
-        id="id",
-        skip_faults=True,
+        MRPC,
+        MRPC.layout(r"MRPC/(?P<split>train|dev)\.tsv"),
+        MRPC.layout(r"msr_paraphrase_(?P<split>train|test)\.txt"),
         options=F1,
     ),
     _set(
-        "mnli",
-        "MNLI",
-        NLI,
-        files=r"(?P<split>train|dev_matched|test_matched)\.tsv",
-        names=MNLI_NAMES,
-        label="gold_label",
-        **PAIR,
+        "sts-b",
+        "STS-B",
+        (),
+        Tsv("sentence1", "sentence2", "score"),
+        kind="regression",
+        aliases=("stsb",),
     ),
-    _set(
-        "mnli-mm",
-        "MNLI",
-        NLI,
-        files=r"(?P<split>train|dev_mismatched|test_mismatched)\.tsv",
-        names=MISMATCHED_NAMES,
-        label="gold_label",
-        **PAIR,
-    ),
-    _set("qnli", "QNLI", ENTAILMENT, first="question", second="sentence"),
-    _set("glue-rte", "RTE", ENTAILMENT, **PAIR),
-    _set("wnli", "WNLI", ("not_entailment", "entailment"), **PAIR),
+    _set("qqp", "QQP", ("not_duplicate", "duplicate"), QQP, options=F1),
+    _set("mnli", "MNLI", NLI, MNLI, version="_matched"),
+    _set("mnli-mm", "MNLI", NLI, MNLI, version="_mismatched"),
+    _set("qnli", "QNLI", ENTAILMENT, Tsv("question", "sentence")),
+    _set("glue-rte", "RTE", ENTAILMENT, PAIR),
+    _set("wnli", "WNLI", ("not_entailment", "entailment"), PAIR),
 )

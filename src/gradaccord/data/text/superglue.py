@@ -3,73 +3,47 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
-from gradaccord.data.examples import Candidate, Choices, Cloze, Coreference, Text, WordPair
+from gradaccord.data.examples import Candidate, Cloze, Coreference
 from gradaccord.data.files.labels import Classes
-from gradaccord.data.files.layouts import Count, Layout, Set, Wanted, count_lines
+from gradaccord.data.files.layouts import Count, Layout, PublishedSet, Read, Wanted, count_lines
 from gradaccord.data.files.text_files import File, at, field
+from gradaccord.data.text.glue import ENTAILMENT
+from gradaccord.data.text.json_lines import JsonLines, id_of
 
 FALSE_TRUE = ("false", "true")
-ENTAILMENT = ("entailment", "not_entailment")
+TRUTH = Classes(FALSE_TRUE)
+CROSS = {"pair": "cross"}
+
+NLI = JsonLines("classification", {"first": "premise", "second": "hypothesis"})
+BOOLQ = JsonLines("classification", {"first": "question", "second": "passage"})
+AX_B = JsonLines("classification", {"first": "sentence1", "second": "sentence2"})
+COPA = JsonLines("multiple_choice", {"choices": "choice1,choice2"})
+WIC = JsonLines("word_in_context", {"first": "sentence1", "second": "sentence2"})
+
 _WORD = re.compile(r"\S+")
 _TEXT = re.compile(rb'"text"\s*:')  # a key: inside a JSON string the quote would be escaped
 
 
-def _label(row: dict[str, Any], classes: Classes, file: File, line: int) -> int | None:
-    return classes.number(row["label"], file, line) if row.get("label") is not None else None
-
-
-def _id(row: dict[str, Any], wanted: Wanted, line: int) -> str:
-    return str(row.get("idx", f"{wanted.split}-{line - 1}"))
-
-
-def read_pair(file: File, wanted: Wanted, *, first: str, second: str) -> list[Text]:
-    """Two texts and a class."""
-    classes = Classes(wanted.labels)
-    return [
-        Text(
-            str(field(row, first, file, line)).strip(),
-            str(field(row, second, file, line)).strip(),
-            _label(row, classes, file, line),
-            _id(row, wanted, line),
-        )
-        for line, row in file.json_lines()
-    ]
-
-
-def read_copa(file: File, wanted: Wanted) -> list[Choices]:
-    """COPA and XCOPA: which of two is the cause or the effect."""
-    classes = Classes(("choice1", "choice2"))
-    return [
-        Choices(
-            field(row, "premise", file, line),
-            field(row, "question", file, line),
-            (field(row, "choice1", file, line), field(row, "choice2", file, line)),
-            _label(row, classes, file, line),
-            _id(row, wanted, line),
-        )
-        for line, row in file.json_lines()
-    ]
+def _label(row: dict[str, Any], file: File, line: int) -> int | None:
+    return TRUTH.number(row["label"], file, line) if row.get("label") is not None else None
 
 
 def read_multirc(file: File, wanted: Wanted) -> list[Candidate]:
     """MultiRC: every answer of every question is an example."""
-    classes = Classes(FALSE_TRUE)
     examples = []
     for line, row in file.json_lines():
         text = field(row, "passage.text", file, line)
         for q, question in enumerate(field(row, "passage.questions", file, line)):
-            group = f"{_id(row, wanted, line)}-{question.get('idx', q)}"
+            group = f"{id_of(row, wanted, line)}-{question.get('idx', q)}"
             for a, answer in enumerate(field(question, "answers", file, line)):
                 examples.append(
                     Candidate(
                         text,
                         field(question, "question", file, line),
                         field(answer, "text", file, line),
-                        _label(answer, classes, file, line),
+                        _label(answer, file, line),
                         group,
                         f"{group}-{answer.get('idx', a)}",
                     )
@@ -92,35 +66,13 @@ def read_record(file: File, wanted: Wanted) -> list[Cloze]:
                 )
             answers = dict.fromkeys(field(a, "text", file, line) for a in query.get("answers") or ())
             number = query.get("idx", q)
-            name = f"{_id(row, wanted, line)}-{number}"
+            name = f"{id_of(row, wanted, line)}-{number}"
             examples.append(Cloze(text, asked, entities, tuple(answers), name))
-    return examples
-
-
-def read_wic(file: File, wanted: Wanted) -> list[WordPair]:
-    """WiC: the word's characters are given."""
-    classes = Classes(FALSE_TRUE)
-    examples = []
-    for line, row in file.json_lines():
-        first, second, *ends = (
-            field(row, name, file, line)
-            for name in ("sentence1", "sentence2", "start1", "end1", "start2", "end2")
-        )
-        spans = (int(ends[0]), int(ends[1])), (int(ends[2]), int(ends[3]))
-        for sentence, (start, end) in zip((first, second), spans, strict=True):
-            if not 0 <= start < end <= len(sentence):
-                raise ValueError(
-                    f"{at(file, line)}: the word is at characters {start} to {end} of a sentence of "
-                    f"{len(sentence)}."
-                )
-        label = _label(row, classes, file, line)
-        examples.append(WordPair(first, second, *spans, label, _id(row, wanted, line)))
     return examples
 
 
 def read_wsc(file: File, wanted: Wanted) -> list[Coreference]:
     """WSC: spans are given by the number of their first word and their text."""
-    classes = Classes(FALSE_TRUE)
     examples = []
     for line, row in file.json_lines():
         text = field(row, "text", file, line)
@@ -133,8 +85,8 @@ def read_wsc(file: File, wanted: Wanted) -> list[Coreference]:
             )
             for n in (1, 2)
         ]
-        label = _label(row, classes, file, line)
-        examples.append(Coreference(text, spans[0], spans[1], label, _id(row, wanted, line)))
+        label = _label(row, file, line)
+        examples.append(Coreference(text, spans[0], spans[1], label, id_of(row, wanted, line)))
     return examples
 
 
@@ -169,38 +121,32 @@ def count_answers(file: File, wanted: Wanted) -> int:
 def _set(
     folder: str,
     kind: str,
-    read: Callable[[File, Wanted], list[Any]],
-    labels: tuple[str, ...] = FALSE_TRUE,
+    read: Read,
+    labels: tuple[str, ...] = (),
     *,
     count: Count | None = count_lines,
-    **more: Any,
-) -> Set:
+) -> PublishedSet:
     layout = Layout(rf"{folder}/(?P<split>train|val|dev|test)\.jsonl", read, count)
-    return Set(folder.lower(), kind, (layout,), labels, **more)
+    options = CROSS if kind == "classification" else {}
+    return PublishedSet(folder.lower(), kind, (layout,), labels, options=options)
 
 
-def _diagnostic(folder: str, first: str, second: str) -> Set:
-    reader = partial(read_pair, first=first, second=second)
-    layout = Layout(rf"{folder}/{folder}\.jsonl", reader, count_lines, split="test")
-    name = folder.lower().replace("-", "")
-    options = {"pair": "cross"}
-    return Set(
-        name, "classification", (layout,), ENTAILMENT, options=options, aliases=(folder.lower(),)
+def _diagnostic(folder: str, read: JsonLines) -> PublishedSet:
+    name, layout = folder.lower(), read.layout(rf"{folder}/{folder}\.jsonl", split="test")
+    return PublishedSet(
+        name.replace("-", ""), read.kind, (layout,), ENTAILMENT, options=CROSS, aliases=(name,)
     )
 
 
-_nli = partial(read_pair, first="premise", second="hypothesis")
-_CROSS: dict[str, Any] = {"options": {"pair": "cross"}}
-
 SETS = (
-    _set("BoolQ", "classification", partial(read_pair, first="question", second="passage"), **_CROSS),
-    _set("CB", "classification", _nli, ("entailment", "contradiction", "neutral"), **_CROSS),
-    _set("COPA", "multiple_choice", read_copa, ()),
-    _set("MultiRC", "multi_answer", read_multirc, (), count=count_answers),
-    _set("ReCoRD", "cloze", read_record, (), count=None),
-    _set("RTE", "classification", _nli, ENTAILMENT, **_CROSS),
-    _set("WiC", "word_in_context", read_wic, ()),
-    _set("WSC", "coreference", read_wsc, ()),
-    _diagnostic("AX-b", "sentence1", "sentence2"),
-    _diagnostic("AX-g", "premise", "hypothesis"),
+    _set("BoolQ", "classification", BOOLQ, FALSE_TRUE),
+    _set("CB", "classification", NLI, ("entailment", "contradiction", "neutral")),
+    _set("COPA", "multiple_choice", COPA),
+    _set("MultiRC", "multi_answer", read_multirc, count=count_answers),
+    _set("ReCoRD", "cloze", read_record, count=None),
+    _set("RTE", "classification", NLI, ENTAILMENT),
+    _set("WiC", "word_in_context", WIC),
+    _set("WSC", "coreference", read_wsc),
+    _diagnostic("AX-b", AX_B),
+    _diagnostic("AX-g", NLI),
 )

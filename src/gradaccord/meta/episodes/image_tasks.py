@@ -1,4 +1,4 @@
-"""N-way K-shot tasks from labelled images or features: endless to train with, fixed to evaluate by.
+"""N-way K-shot tasks from labelled images or features: endless to train with, fixed to evaluate with.
 
     episodes = Episodes(omniglot.train, ways=5, shots=1, queries=15, tasks=4)
     for tasks in episodes: ...                          # TaskBatch, support [4, 5, 1, 28, 28]
@@ -12,7 +12,7 @@ labels is shuffled in every task; examples are shuffled inside a task too.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
@@ -91,8 +91,8 @@ class Examples:
         query = torch.rand(tasks, s.ways * s.queries, generator=generator, device="cpu")
         return support.argsort(1), query.argsort(1)
 
-    def indices(self, tasks: int, generator: torch.Generator) -> Indices:
-        """A batch of tasks as row numbers and labels."""
+    def indices(self, tasks: int, generator: torch.Generator) -> TaskBatch:
+        """A batch of tasks with row numbers in the place of inputs."""
         s = self.shape
         rows = self.draw(tasks, generator)
         labels = torch.arange(s.ways, device="cpu")[None, :, None].expand_as(rows)
@@ -102,9 +102,9 @@ class Examples:
         ):
             parts += [rows[:, :, part].flatten(1).gather(1, order)]
             parts += [labels[:, :, part].flatten(1).gather(1, order)]
-        return Indices(*parts)
+        return TaskBatch(*parts)
 
-    def take(self, indices: Indices) -> TaskBatch:
+    def take(self, indices: TaskBatch) -> TaskBatch:
         """The tasks themselves, on the device of the inputs."""
         device = self.inputs.device
 
@@ -119,24 +119,6 @@ class Examples:
             indices.support_labels.to(device),
             look_up(indices.query),
             indices.query_labels.to(device),
-        )
-
-
-@dataclass(frozen=True)
-class Indices:
-    """Tasks as row numbers into the inputs, with their labels: [tasks, examples] each."""
-
-    support: torch.Tensor
-    support_labels: torch.Tensor
-    query: torch.Tensor
-    query_labels: torch.Tensor
-
-    def __getitem__(self, places: slice) -> Indices:
-        return Indices(
-            self.support[places],
-            self.support_labels[places],
-            self.query[places],
-            self.query_labels[places],
         )
 
 
@@ -172,7 +154,7 @@ class Episodes(Iterator[TaskBatch]):
         # Every process draws the whole batch, so that all stay in step whatever their number.
         indices = self.examples.indices(self.tasks, self.generator)
         self.step += 1
-        return self.examples.take(indices[_share(self.tasks, self.rank, self.world_size)])
+        return self.examples.take(indices.part(_share(self.tasks, self.rank, self.world_size)))
 
     def state_dict(self) -> dict[str, Any]:
         """Position and generator."""
@@ -200,7 +182,7 @@ class Episodes(Iterator[TaskBatch]):
 
 
 class FixedTasks:
-    """A fixed number of tasks, the same whenever they are gone through: for validation and test.
+    """A fixed number of tasks, the same at every iteration: for validation and test.
 
     count: of tasks (600 in the literature). seed: which tasks; the same seed and data give the same on
     every machine with this torch. batch: tasks per TaskBatch. rank, world_size: each process goes
@@ -229,11 +211,8 @@ class FixedTasks:
         # In batches of one size, so that another `batch` or `count` gives the same first tasks.
         generator = torch.Generator().manual_seed(seed)
         drawn = [self.examples.indices(1, generator) for _ in range(count)]
-        self.indices = Indices(
-            *(
-                torch.cat([getattr(one, field) for one in drawn])
-                for field in ("support", "support_labels", "query", "query_labels")
-            )
+        self.indices = TaskBatch(
+            *(torch.cat([getattr(one, field.name) for one in drawn]) for field in fields(TaskBatch))
         )
 
     def __len__(self) -> int:
@@ -243,7 +222,9 @@ class FixedTasks:
     def __iter__(self) -> Iterator[TaskBatch]:
         mine = range(self.count)[_share(self.count, self.rank, self.world_size)]
         for start in range(mine.start, mine.stop, self.batch):
-            yield self.examples.take(self.indices[start : min(start + self.batch, mine.stop)])
+            yield self.examples.take(
+                self.indices.part(slice(start, min(start + self.batch, mine.stop)))
+            )
 
 
 def _check_split(tasks: int, rank: int, world_size: int) -> None:

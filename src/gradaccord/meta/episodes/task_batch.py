@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
 
 import torch
 
 
 @dataclass(frozen=True)
 class Task:
-    """One task: a support set to adapt on and a query set to be judged by.
+    """One task: a support set to adapt on and a query set to measure it on.
 
     Inputs are floats [examples, ...]; labels are class numbers 0..ways-1 (or regression targets).
     """
@@ -34,41 +34,19 @@ class TaskBatch:
         return len(self.support)
 
     def __getitem__(self, place: int) -> Task:
-        return Task(
-            self.support[place],
-            self.support_labels[place],
-            self.query[place],
-            self.query_labels[place],
-        )
+        return Task(*(getattr(self, field.name)[place] for field in fields(self)))
 
     def __iter__(self) -> Iterator[Task]:
         return (self[place] for place in range(len(self)))
 
     def part(self, places: slice) -> TaskBatch:
         """Some of the tasks, as a batch (views, no copy)."""
-        return TaskBatch(
-            self.support[places],
-            self.support_labels[places],
-            self.query[places],
-            self.query_labels[places],
-        )
+        return self._map(lambda tensor: tensor[places])
 
     def to(self, target: torch.device | torch.dtype | str) -> TaskBatch:
         """Inputs, and labels that are not class numbers, on another device or in another dtype."""
-        if not isinstance(target, torch.dtype):
-            return TaskBatch(
-                self.support.to(target),
-                self.support_labels.to(target),
-                self.query.to(target),
-                self.query_labels.to(target),
-            )
+        casts = isinstance(target, torch.dtype)
+        return self._map(lambda t: t if casts and not t.is_floating_point() else t.to(target))
 
-        def cast(labels: torch.Tensor) -> torch.Tensor:
-            return labels.to(target) if labels.is_floating_point() else labels
-
-        return TaskBatch(
-            self.support.to(target),
-            cast(self.support_labels),
-            self.query.to(target),
-            cast(self.query_labels),
-        )
+    def _map(self, change: Callable[[torch.Tensor], torch.Tensor]) -> TaskBatch:
+        return TaskBatch(*(change(getattr(self, field.name)) for field in fields(self)))

@@ -80,3 +80,21 @@ def last(trajectory: Iterator[Params]) -> Params:
     for params in trajectory:  # noqa: B007
         pass
     return params
+
+
+def descended(
+    weights: Weights, direction: Weights, rates: float | list[torch.Tensor]
+) -> list[torch.Tensor]:
+    """theta - alpha d, differentiable."""
+    if isinstance(rates, float):
+        return [torch.sub(w, d, alpha=rates) for w, d in zip(weights, direction, strict=True)]
+    moves = zip(weights, rates, direction, strict=True)
+    return [torch.addcmul(w, rate, d, value=-1) for w, rate, d in moves]
+
+
+def descend_(weights: Weights, direction: Weights, rates: float | list[torch.Tensor]) -> None:
+    """theta - alpha d, in place."""
+    if isinstance(rates, float):
+        torch._foreach_add_(weights, direction, alpha=-rates)
+    else:
+        torch._foreach_addcmul_(weights, rates, direction, value=-1)

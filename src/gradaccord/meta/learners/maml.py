@@ -11,7 +11,14 @@ from torch import nn
 
 from gradaccord.meta.episodes.task_batch import Task
 from gradaccord.meta.learners.checks import rate_of
-from gradaccord.meta.learners.inner_loops import Weights, in_place, last, unrolled
+from gradaccord.meta.learners.inner_loops import (
+    Weights,
+    descend_,
+    descended,
+    in_place,
+    last,
+    unrolled,
+)
 from gradaccord.meta.learners.learner import MetaLearner
 from gradaccord.meta.learners.outcome import Outcome, accuracy_of
 from gradaccord.meta.learners.sharing import GradientSharing
@@ -179,21 +186,3 @@ class FOMAML(MAML):
 
     def __init__(self, model: nn.Module, **options: Any) -> None:
         super().__init__(model, first_order=True, **options)
-
-
-def descended(
-    weights: Weights, direction: Weights, rates: float | list[torch.Tensor]
-) -> list[torch.Tensor]:
-    """theta - alpha d, differentiable."""
-    if isinstance(rates, float):
-        return [torch.sub(w, d, alpha=rates) for w, d in zip(weights, direction, strict=True)]
-    moves = zip(weights, rates, direction, strict=True)
-    return [torch.addcmul(w, rate, d, value=-1) for w, rate, d in moves]
-
-
-def descend_(weights: Weights, direction: Weights, rates: float | list[torch.Tensor]) -> None:
-    """theta - alpha d, in place."""
-    if isinstance(rates, float):
-        torch._foreach_add_(weights, direction, alpha=-rates)
-    else:
-        torch._foreach_addcmul_(weights, rates, direction, value=-1)

@@ -27,7 +27,7 @@ class Outcome:
 
     @classmethod
     def total(cls, outcomes: Iterator[Outcome]) -> Outcome:
-        """The sum of several; each is asked for after the one before is added."""
+        """The sum of several; each is computed after the one before is added."""
         total = next(outcomes)
         for outcome in outcomes:
             total._add(outcome)

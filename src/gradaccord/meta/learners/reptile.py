@@ -14,53 +14,12 @@ from gradaccord.meta.episodes.task_batch import Task
 from gradaccord.meta.learners.checks import one_of, rate_of
 from gradaccord.meta.learners.inner_loops import Batch, Weights, in_place, last
 from gradaccord.meta.learners.learner import MetaLearner
+from gradaccord.meta.learners.moments import Moments
 from gradaccord.meta.learners.outcome import Outcome, accuracy_of, unknown
 from gradaccord.meta.learners.per_tensor import PerTensor
 from gradaccord.meta.network.general import Params
 
-EPSILON = 1e-8
 EVALUATION_SEED = 0
-
-
-class Moments:
-    """Adam with beta1 = 0 (or plain SGD), in place, as `torch.optim.Adam` computes it."""
-
-    def __init__(self, kind: str, lr: float, beta2: float, squares: list[torch.Tensor], count: int):
-        self.kind, self.lr, self.beta2 = kind, lr, beta2
-        self.squares = squares
-        self.count = count
-
-    def step_(self, weights: list[torch.Tensor], gradient: list[torch.Tensor]) -> None:
-        """One step of the weights."""
-        if self.kind == "sgd":
-            torch._foreach_add_(weights, gradient, alpha=-self.lr)
-            return
-        self.count += 1
-        gradient, self.squares = _alike(gradient, weights), _alike(self.squares, weights)
-        # With beta1 = 0 the first moment is the gradient, so that one tensor may stand for both.
-        torch._fused_adam_(
-            weights,
-            gradient,
-            gradient,
-            self.squares,
-            [],
-            [torch.tensor(float(self.count), device=weights[0].device)] * len(weights),
-            lr=self.lr,
-            beta1=0.0,
-            beta2=self.beta2,
-            weight_decay=0.0,
-            eps=EPSILON,
-            amsgrad=False,
-            maximize=False,
-        )
-
-
-def _alike(tensors: list[torch.Tensor], like: list[torch.Tensor]) -> list[torch.Tensor]:
-    """The tensors in the memory layout of others, which the fused step expects without a check."""
-    return [
-        t if t.stride() == other.stride() else torch.empty_like(other).copy_(t)
-        for t, other in zip(tensors, like, strict=True)
-    ]
 
 
 class Reptile(MetaLearner):

@@ -1,8 +1,8 @@
 """No activation checkpointing inside a learner's forward pass: it would compute with other weights.
 
 A checkpoint runs its part of the model again in the backward pass. By then the module holds its own
-weights, and no longer those of the inner loop: gradients would be wrong without a word. So torch's two
-kinds of checkpoint, whoever calls them, ask here before they run.
+weights, and no longer those of the inner loop: gradients would be silently wrong. So torch's two
+kinds of checkpoint check here before they run.
 """
 
 from __future__ import annotations

@@ -44,15 +44,15 @@ def laid(weight: torch.Tensor) -> torch.Tensor:
 
 
 class Tapes(NamedTuple):
-    """What a forward pass leaves: of each block, and what the head saw."""
+    """What a forward pass leaves: of each block, and the head's input."""
 
     blocks: list[Tape | FirstTape]
     hidden: torch.Tensor
-    seen: torch.Tensor
+    features: torch.Tensor
     head: torch.Tensor  # its weight
 
 
-Backs = list[Back | FirstBack | None]  # of each block, None below the lowest one that was asked for
+Backs = list[Back | FirstBack | None]  # of each block, None below the lowest one needed
 Gradients = dict[str, torch.Tensor]
 
 
@@ -60,7 +60,7 @@ class Alongs(NamedTuple):
     """What a forward pass along a direction leaves: None below the lowest block that changes."""
 
     blocks: list[Along | FirstAlong | None]
-    seen: Maybe
+    features: Maybe
     head: Maybe
 
 
@@ -88,7 +88,7 @@ class FastConv4:
         loss: Loss,
         create_graph: bool = False,
     ) -> list[torch.Tensor]:
-        """The gradient of the loss by the parameters `of`; may be differentiated once if asked for.
+        """The gradient of the loss by the parameters `of`; with create_graph differentiable once.
 
         As `torch.autograd.grad` of the loss of the logits, and faster: its derivative is one product
         with the Hessian.
@@ -115,15 +115,15 @@ class FastConv4:
         for block in rest:
             hidden, tape = block.forward(params, hidden)
             tapes.append(tape)
-        seen = hidden.mean((2, 3)) if self.mean else hidden.flatten(1)
+        features = hidden.mean((2, 3)) if self.mean else hidden.flatten(1)
         weight, bias = (params[name] for name in HEAD)
-        return linear(seen, weight, bias), Tapes(tapes, hidden, seen, weight)
+        return linear(features, weight, bias), Tapes(tapes, hidden, features, weight)
 
     def backward(
         self, tapes: Tapes, grad: torch.Tensor, of: Collection[str]
     ) -> tuple[Gradients, Backs]:
         """Gradients by the parameters `of`, at least, if that by the logits is `grad`."""
-        found = {HEAD[0]: grad.t() @ tapes.seen, HEAD[1]: grad.sum(0)}
+        found = {HEAD[0]: grad.t() @ tapes.features, HEAD[1]: grad.sum(0)}
         backs: Backs = [None] * len(self.blocks)
         hidden: Maybe = self._spread(grad @ tapes.head, tapes)
         for place in range(len(self.blocks) - 1, self._lowest(of) - 1, -1):
@@ -151,17 +151,17 @@ class FastConv4:
             else:
                 hidden, alongs[place] = block.forward_along(tape, v, hidden)
         weight, bias = (v.get(name) for name in HEAD)
-        logits = torch.zeros((), dtype=tapes.seen.dtype, device=tapes.seen.device)
-        logits = logits.expand(len(tapes.seen), len(tapes.head))
-        seen = None
+        logits = torch.zeros((), dtype=tapes.features.dtype, device=tapes.features.device)
+        logits = logits.expand(len(tapes.features), len(tapes.head))
+        features = None
         if hidden is not None:
-            seen = hidden.mean((2, 3)) if self.mean else hidden.flatten(1)
-            logits = logits + seen @ tapes.head.t()
+            features = hidden.mean((2, 3)) if self.mean else hidden.flatten(1)
+            logits = logits + features @ tapes.head.t()
         if weight is not None:
-            logits = logits + tapes.seen @ weight.t()
+            logits = logits + tapes.features @ weight.t()
         if bias is not None:
             logits = logits + bias
-        return logits, Alongs(alongs, seen, weight)
+        return logits, Alongs(alongs, features, weight)
 
     def backward_along(
         self,
@@ -173,14 +173,14 @@ class FastConv4:
         of: Collection[str],
     ) -> Gradients:
         """How the gradients change, if that by the logits, `of_logits`, changes by `grad`."""
-        by_head = grad.t() @ tapes.seen
-        if alongs.seen is not None:
-            by_head += of_logits.t() @ alongs.seen
+        by_head = grad.t() @ tapes.features
+        if alongs.features is not None:
+            by_head += of_logits.t() @ alongs.features
         found = {HEAD[0]: by_head, HEAD[1]: grad.sum(0)}
-        seen = grad @ tapes.head
+        features = grad @ tapes.head
         if alongs.head is not None:
-            seen += of_logits @ alongs.head
-        hidden: Maybe = self._spread(seen, tapes)
+            features += of_logits @ alongs.head
+        hidden: Maybe = self._spread(features, tapes)
         for place in range(len(self.blocks) - 1, self._lowest(of) - 1, -1):
             tape, back, along = tapes.blocks[place], backs[place], alongs.blocks[place]
             assert hidden is not None
@@ -217,13 +217,13 @@ class FastConv4:
         depths = (place for place, block in enumerate(self.blocks) if not block.names.isdisjoint(of))
         return next(depths, len(self.blocks))
 
-    def _spread(self, seen: torch.Tensor, tapes: Tapes) -> torch.Tensor:
+    def _spread(self, features: torch.Tensor, tapes: Tapes) -> torch.Tensor:
         """The gradient by the last block's output, in memory that may be overwritten."""
         count, channels, height, width = tapes.hidden.shape
         if self.mean:
-            seen = (seen / (height * width)).view(count, channels, 1, 1)
-            return seen.expand_as(tapes.hidden).clone(memory_format=torch.channels_last)
-        return seen.view_as(tapes.hidden).contiguous(memory_format=torch.channels_last)
+            features = (features / (height * width)).view(count, channels, 1, 1)
+            return features.expand_as(tapes.hidden).clone(memory_format=torch.channels_last)
+        return features.view_as(tapes.hidden).contiguous(memory_format=torch.channels_last)
 
 
 def _slope(

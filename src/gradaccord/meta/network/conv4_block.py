@@ -30,7 +30,7 @@ class Tape(NamedTuple):
     kernel: torch.Tensor  # of the convolution, in channels-last memory
     scale: Maybe  # of the norm
     convolved: torch.Tensor
-    y: torch.Tensor  # what the norm saw
+    y: torch.Tensor  # input of the norm
     mean: torch.Tensor
     r: torch.Tensor  # 1 / sqrt(variance + epsilon)
     picked: Maybe  # places of the maxima
@@ -211,7 +211,7 @@ def activate_(hidden: torch.Tensor, slope: float) -> torch.Tensor:
 
 
 def through_(grad: torch.Tensor, out: torch.Tensor, slope: float) -> torch.Tensor:
-    """The gradient before the activation, in place, told by the sign of what came out of it."""
+    """The gradient before the activation, in place, by the sign of the activation's output."""
     if slope:
         _aten.leaky_relu_backward.grad_input(grad, out, slope, True, grad_input=grad)
     else:

@@ -43,7 +43,7 @@ class FunctionalModel:
         return isinstance(self._chosen, FastConv4)
 
     def choose(self, inputs: torch.Tensor) -> None:
-        """Choose the network when the first inputs are seen."""
+        """Choose the network by the first inputs."""
         if self._chosen is None:
             if self.fast:
                 with batch_statistics(self.model, training=False):

@@ -14,7 +14,7 @@ from torch import nn
 from torch.func import functional_call
 from torch.nn.modules.batchnorm import _NormBase
 
-from gradaccord.core.autocast import weights_moved
+from gradaccord.core.displaced import weights_moved
 from gradaccord.meta.network.checkpoint_guard import recomputation_refused
 from gradaccord.meta.network.conv4 import FastConv4, fast_network
 
@@ -53,7 +53,7 @@ def general_network(model: nn.Module) -> Network:
 
 
 def chosen_network(model: nn.Module, inputs: torch.Tensor) -> Network:
-    """The fast network if there is one for this model and it proves equal; else the general one.
+    """The fast network if this model has one and a comparison finds it equal; else the general one.
 
     Compared on a few of the inputs in float64: outputs, gradients, and a second derivative.
     """
@@ -73,7 +73,7 @@ def chosen_network(model: nn.Module, inputs: torch.Tensor) -> Network:
 
 
 def _difference(general: Network, fast: Network, model: nn.Module, inputs: torch.Tensor) -> str | None:
-    """What speaks against the fast network; None if it gives the same."""
+    """Why the fast network cannot be used; None if it gives the same."""
     try:
         ours = _derivatives(fast, model, inputs[:EXAMPLES].double())
         true = _derivatives(general, model, inputs[:EXAMPLES].double())

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from gradaccord.core.bank import put, take
+from gradaccord.core.checks import one_of
 from gradaccord.core.displaced import buffers_of, preserved
 from gradaccord.core.losses import Losses
 from gradaccord.core.parameters import Model
@@ -95,14 +96,10 @@ class DotProd(PairedSum):
         **options: Any,
     ) -> None:
         super().__init__(model, every=every, **options)
-        for field, value, allowed in (
-            ("mode", mode, ("exact", "difference")),
-            ("scheme", scheme, ("one-sided", "centred", "symmetric")),
-            ("objective", objective, ("dot", "cosine")),
-            ("control", control, (None, "noise")),
-        ):
-            if value not in allowed:
-                raise ValueError(f"`{field}` is {value!r}: use {' or '.join(map(repr, allowed))}.")
+        one_of("mode", mode, ("exact", "difference"))
+        one_of("scheme", scheme, ("one-sided", "centred", "symmetric"))
+        one_of("objective", objective, ("dot", "cosine"))
+        one_of("control", control, (None, "noise"))
         if mode == "exact" and scheme == "centred":
             raise ValueError(
                 "`scheme` is 'centred', which is a kind of difference: use mode='difference'."
@@ -334,7 +331,7 @@ class DotProd(PairedSum):
     def _fall_back(self, name: str) -> None:
         self.mode = "difference"
         warnings.warn(
-            f"{name} cannot be differentiated twice: the exact product is not to be had here, and "
+            f"{name} cannot be differentiated twice: an exact product is not possible here, and "
             "differences are used from here on.",
             stacklevel=5,
         )

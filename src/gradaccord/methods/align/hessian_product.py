@@ -26,21 +26,9 @@ from gradaccord.methods.align.vectors import Vector, add_, none_like, scale_, ve
 Direction = Callable[[Vector], tuple[Vector, float]]  # from the batch's own gradient: vector, factor
 
 KINKED = (
-    nn.ReLU,
-    nn.ReLU6,
-    nn.LeakyReLU,
-    nn.PReLU,
-    nn.RReLU,
-    nn.Threshold,
-    nn.Hardtanh,
-    nn.Hardsigmoid,
-    nn.Hardswish,
-    nn.MaxPool1d,
-    nn.MaxPool2d,
-    nn.MaxPool3d,
-    nn.AdaptiveMaxPool1d,
-    nn.AdaptiveMaxPool2d,
-)
+    nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.PReLU, nn.RReLU, nn.Threshold, nn.Hardtanh, nn.Hardsigmoid,
+    nn.Hardswish, nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d, nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d,
+)  # fmt: skip
 
 
 class NoDoubleBackward(Exception):  # noqa: N818
@@ -292,7 +280,7 @@ def autocast_seen() -> Iterator[list[bool]]:
 
 
 def warn_of_differences(gradients: TaskGradients, autocast: bool) -> None:
-    """Say so where a difference is known to be no product: at kinks, and in half precision."""
+    """Warn where a difference is known not to be the product: at kinks, and in half precision."""
     if autocast:
         warnings.warn(
             "The losses run under autocast, whose rounding drowns a small displacement: use "

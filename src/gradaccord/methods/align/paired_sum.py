@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from gradaccord.core.bank import compact, deliver, put, take
-from gradaccord.core.checks import whole_number
+from gradaccord.core.checks import one_of, whole_number
 from gradaccord.core.losses import Losses, LossFn, OwnBatches, read_losses
 from gradaccord.core.method import Method
 from gradaccord.core.parameters import Model
@@ -92,8 +92,7 @@ class PairedSum(Method):
         engine: Any = None,
         seed: int = 0,
     ) -> None:
-        if reduction not in ("sum", "mean"):
-            raise ValueError(f"`reduction` is {reduction!r}: use 'sum' or 'mean'.")
+        one_of("reduction", reduction, ("sum", "mean"))
         self.every = whole_number("every", every, least=2)
         self.reduction = reduction
         self.task_gradients = TaskGradients(model, engine)
@@ -285,7 +284,7 @@ class PairedSum(Method):
         table: torch.Tensor | None,
         extras: Mapping[str, float] | None = None,
     ) -> StepReport:
-        """What was seen; without a table of dot products, nothing is said of gradients."""
+        """The report of a step; without dot products, NaN for all that is about gradients."""
         names = [batch.name for batch in batches]
         if len(set(names)) < len(names):
             names = [f"{name}#{i}" for i, name in enumerate(names, 1)]

@@ -19,7 +19,7 @@ SMALL = 1 << 12  # numbers in a tensor that is not worth a call of its own
 
 
 def vector_of(bank: Bank, task: str) -> Vector:
-    """The stored gradient of one task; the bank lets go of it."""
+    """The stored gradient of one task, which leaves the bank."""
     position = bank.tasks.index(task)
     stored, bank.gradients[position] = bank.gradients[position], []
     return stored

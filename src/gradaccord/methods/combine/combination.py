@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from gradaccord.core.bank import Bank, deliver, put, take
+from gradaccord.core.checks import one_of
 from gradaccord.core.losses import Losses
 from gradaccord.core.method import Method
 from gradaccord.core.parameters import Granularity, Model, Partition, matching
@@ -59,8 +60,7 @@ class Combination(Method):
         engine: Any = None,
         seed: int = 0,
     ) -> None:
-        if reduction not in ("sum", "mean"):
-            raise ValueError(f"`reduction` is {reduction!r}: use 'sum' or 'mean'.")
+        one_of("reduction", reduction, ("sum", "mean"))
         if shared is not None and not (shared := list([shared] if isinstance(shared, str) else shared)):
             raise ValueError("`shared` is empty: name a shared parameter, or leave it out.")
         self.reduction = reduction

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from gradaccord.core.checks import finite
 from gradaccord.core.parameters import Model
 from gradaccord.methods.combine.combination import Combination, Measured
 
@@ -47,16 +48,13 @@ class GradNorm(Combination):
                 "gradient norms it compares with `layer`."
             )
         super().__init__(model, granularity="layer" if layer is None else _split(layer), **options)
-        for name, value in (("alpha", alpha), ("lr", lr)):
-            if not 0 <= value < float("inf"):
-                raise ValueError(f"`{name}` is {value}: it must be a finite number >= 0.")
         if layer is not None and layer not in self.partition.groups:
             raise ValueError(
                 f"`layer` is {layer!r}, but no parameter has that name or prefix; there are "
                 f"{', '.join(self.parameters.names[:3])}, ..."
             )
-        self.alpha = alpha
-        self.lr = lr
+        self.alpha = finite("alpha", alpha)
+        self.lr = finite("lr", lr)
         self.layer = layer
         self.weights: dict[str, float] = {}
         self.initial_losses: dict[str, float] = {}

@@ -38,7 +38,7 @@ class GradVac(Combination):
         self.targets = torch.zeros(len(self.partition.groups), 0, 0, dtype=torch.float64, device="cpu")
 
     def weigh(self, measured: Measured) -> torch.Tensor:
-        self._make_room(measured.tasks)
+        self._add_tasks(measured.tasks)
         index = torch.tensor([self.tasks.index(task) for task in measured.tasks], device="cpu")
         order = projection_order(len(index), self.generator)
         targets = self.targets[:, index[:, None], index]
@@ -46,7 +46,7 @@ class GradVac(Combination):
         self.targets[:, index[:, None], index] = targets
         return weights
 
-    def _make_room(self, tasks: tuple[str, ...]) -> None:
+    def _add_tasks(self, tasks: tuple[str, ...]) -> None:
         new = [task for task in tasks if task not in self.tasks]
         if new:
             self.tasks = self.tasks + new

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any
 
 import torch
 from torch import nn
+
+from gradaccord.core.did_you_mean import canonical, nearest
 
 COORDINATES = "combines single coordinates and not task gradients"
 TWO_BATCHES = "needs the gradients of two independent batches of every task, and a step has one"
@@ -51,8 +53,8 @@ def named(name: str, given: Mapping[str, Any]) -> Any:
     try:
         return cls(**own)
     except (TypeError, ValueError, AttributeError) as error:
-        told = ", ".join(f"{k}={v!r}" for k, v in given.items()) or "nothing"
-        raise ValueError(f"The weighting {known!r} cannot be made of {told}: {error}") from error
+        shown = ", ".join(f"{k}={v!r}" for k, v in given.items()) or "nothing"
+        raise ValueError(f"The weighting {known!r} cannot be made of {shown}: {error}") from error
 
 
 def weighting_of(given: Any) -> tuple[Any, bool]:
@@ -150,21 +152,13 @@ def _classes() -> dict[str, Any]:
 
 def _known(name: str) -> str:
     """The name as TorchJD writes it; one that does not exist, or does not fit, is refused."""
-
-    def plain(text: str) -> str:
-        return str(text).lower().replace("-", "").replace("_", "").removesuffix("weighting")
-
-    spelled = {plain(known): known for known in _classes()}
-    found = spelled.get(plain(name))
+    found = canonical(re.sub("(?i)weighting$", "", str(name)), _classes())
     if found in REFUSED:
         _refuse(found, REFUSED[found])
-    if found is None:
-        usable = [known for known in spelled.values() if known not in REFUSED]
-        close = get_close_matches(str(name), usable, 1, 0.5)
-        hint = f"did you mean {close[0]!r}? " if close else ""
+    usable = [known for known in _classes() if known not in REFUSED]
+    if found not in usable:
         raise ValueError(
-            f"`weighting` is {name!r}, which TorchJD does not have: {hint}there are "
-            f"{', '.join(usable)}."
+            f"`weighting` is {name!r}, which TorchJD does not have: {nearest(str(name), usable)}"
         )
     return found
 

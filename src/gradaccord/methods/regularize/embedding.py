@@ -1,4 +1,4 @@
-"""Where an input is perturbed: the embedding of a model, found or named, and a hook that goes again."""
+"""Where an input is perturbed: the embedding of a model, found or named, and a temporary hook."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import Any
 import torch
 from torch import nn
 
+from gradaccord.core.checks import one_of
 from gradaccord.core.parameters import canonical, unwrapped
 
-# Given the number of the call in this pass, what stands there and which positions are no padding (if
-# known): what shall stand there instead, or None.
+# Given the number of the call in this pass, the tensor, and which positions are not padding (if known):
+# the tensor to put in its place, or None.
 Change = Callable[[int, torch.Tensor, torch.Tensor | None], torch.Tensor | None]
 
 
@@ -101,8 +102,7 @@ def find_embedding(
 
     Looks through DDP, torch.compile and LoRA; of an encoder-decoder only the encoder is perturbed.
     """
-    if side not in ("output", "input"):
-        raise ValueError(f"`side` is {side!r}: use 'output' or 'input'.")
+    one_of("side", side, ("output", "input"))
     owner = pretrained(model)
     pad = getattr(getattr(owner, "config", None), "pad_token_id", None)
     if module is not None:

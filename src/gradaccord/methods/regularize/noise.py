@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch.nn.functional import cosine_similarity
 
+from gradaccord.core.checks import one_of
+
 RELATIVE = 0.05  # epsilon over the mean |embedding|
 STEP = 100.0  # eta over epsilon, as in the paper (1e-3 to 1e-5): most coordinates reach the ball's side
 START = 0.1  # sigma over epsilon: where the divergence has a slope that is not rounded away, as in bf16
@@ -30,10 +32,8 @@ class Ball:
             isinstance(self.epsilon, int | float) and 0 < self.epsilon < float("inf")
         ):
             raise ValueError(f"`epsilon` is {self.epsilon!r}: use 'relative' or a finite number > 0.")
-        if self.norm not in ("inf", "l2"):
-            raise ValueError(f"`norm` is {self.norm!r}: use 'inf' or 'l2'.")
-        if self.variant not in ("paper", "public"):
-            raise ValueError(f"`variant` is {self.variant!r}: use 'paper' or 'public'.")
+        one_of("norm", self.norm, ("inf", "l2"))
+        one_of("variant", self.variant, ("paper", "public"))
 
     def radius(self, x: torch.Tensor, real: torch.Tensor | None) -> torch.Tensor:
         """Epsilon, in float32 at least."""
@@ -113,5 +113,5 @@ def _length(values: torch.Tensor) -> torch.Tensor:
 
 
 def _entries(values: torch.Tensor, real: torch.Tensor | None) -> torch.Tensor:
-    """How many coordinates of each sentence are no padding."""
+    """How many coordinates of each sentence are not padding."""
     return masked(torch.ones_like(values), real).sum(_sentence(values), keepdim=True)

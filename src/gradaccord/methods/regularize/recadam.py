@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 import torch
 from torch.optim.adamw import adamw
 
-from gradaccord.core.autocast import weights_moved
+from gradaccord.core.checks import finite, one_of
+from gradaccord.core.displaced import weights_moved
 from gradaccord.core.sharding import local
 
 Params: TypeAlias = (
@@ -205,12 +206,10 @@ def _checked_pull(group: dict[str, Any], recall: float) -> float:
 
 def _check(group: dict[str, Any]) -> None:
     for name in ("lr", "eps", "weight_decay", "gamma"):
-        if not 0 <= group[name] < float("inf"):
-            raise ValueError(f"`{name}` is {group[name]}: it must be a finite number >= 0.")
+        finite(name, group[name])
     if len(group["betas"]) != 2 or not all(0 <= beta < 1 for beta in group["betas"]):
         raise ValueError(f"`betas` is {group['betas']}: it must be two numbers in [0, 1).")
-    if group["anneal"] not in ("sigmoid", "linear", "constant"):
-        raise ValueError(f"`anneal` is {group['anneal']!r}: use 'sigmoid', 'linear' or 'constant'.")
+    one_of("anneal", group["anneal"], ("sigmoid", "linear", "constant"))
     if not 0 < group["k"] < float("inf"):
         raise ValueError(f"`k` is {group['k']}: it must be a finite number > 0.")
     if not (math.isfinite(group["t0"]) and (group["t0"] > 0 or group["anneal"] != "linear")):

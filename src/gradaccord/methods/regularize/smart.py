@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import nn
 
+from gradaccord.core.checks import whole_number
 from gradaccord.core.losses import Loss, LossFn
 from gradaccord.core.replay import RandomState
 from gradaccord.methods.regularize.divergence import (
@@ -24,7 +25,7 @@ from gradaccord.methods.regularize.embedding import find_embedding
 from gradaccord.methods.regularize.extra_pass import eager, extra_pass
 from gradaccord.methods.regularize.noise import Ball, cosine
 from gradaccord.methods.regularize.teacher import Momentum, Teacher
-from gradaccord.methods.regularize.term_weight import Dose, Weight
+from gradaccord.methods.regularize.term_weight import TermWeight, Weight
 
 Mask: TypeAlias = torch.Tensor | Sequence[torch.Tensor] | None
 
@@ -146,16 +147,12 @@ class SMART:
     ) -> None:
         if not isinstance(model, nn.Module):
             raise TypeError(f"`model` must be a torch.nn.Module, got {type(model).__name__}.")
-        if not isinstance(ascent_steps, int) or ascent_steps < 1:
-            raise ValueError(f"`ascent_steps` is {ascent_steps}: it must be an integer >= 1.")
-        if not isinstance(probe_every, int) or probe_every < 0:
-            raise ValueError(f"`probe_every` is {probe_every}: it must be an integer >= 0.")
         self.model = model
-        self.weight = Dose("weight", weight, start, stop)
-        self.bregman = Dose("bregman", bregman, start, stop)
+        self.weight = TermWeight("weight", weight, start, stop)
+        self.bregman = TermWeight("bregman", bregman, start, stop)
         self.ball = Ball(epsilon, norm, variant)
-        self.ascent_steps = ascent_steps
-        self.probe_every = probe_every
+        self.ascent_steps = whole_number("ascent_steps", ascent_steps)
+        self.probe_every = whole_number("probe_every", probe_every, least=0)
         self.place = find_embedding(model, module, side)
         self.teacher = Teacher(model, momentum) if _any(bregman) else None
         self.step = 0
@@ -179,7 +176,7 @@ class SMART:
         loss: the loss as a function of what `forward` returns; may return (mean, number of items).
         kind: "classification", "binary", "tokens", "span" or "regression", see `divergence`.
         task: the name under which weights are looked up and figures are logged.
-        mask: true at what is no padding, as an attention mask [batch, length], or a list if the
+        mask: true where there is no padding, as an attention mask [batch, length], or a list if the
             embedding is called several times. By default what is not the padding token.
         counted: true at the positions of the output that count, for "tokens" and "span". By default
             the mask, where input and output have the same positions (not in an encoder-decoder:

@@ -10,11 +10,13 @@ from typing import Any
 import torch
 from torch import nn
 
+from gradaccord.core.checks import finite
+from gradaccord.core.displaced import buffers_of, preserved
 from gradaccord.core.losses import Loss, LossFn, read_loss
 from gradaccord.core.replay import seeded
 from gradaccord.methods.regularize.embedding import Place, find_embedding, find_encoder, pretrained
-from gradaccord.methods.regularize.extra_pass import eager, same_buffers
-from gradaccord.methods.regularize.term_weight import Dose, Weight
+from gradaccord.methods.regularize.extra_pass import eager
+from gradaccord.methods.regularize.term_weight import TermWeight, Weight
 
 PRIOR = math.sqrt(0.1 / 0.9)  # the variance of the public code: sqrt(p / (1 - p)) with p = 0.1
 
@@ -26,9 +28,9 @@ class SWEP(nn.Module):
         z = m + sqrt(v) n,  n ~ N(0, 1);   noisy pass on e * z,   e: word embeddings
         loss = (1 - weight) L(e) + weight L(e * z) + beta KL(N(m, v) | N(1, s^2)),  weight = 1/2
 
-    KL: sum over dimensions, mean over what is no padding. The noisy loss trains the model and the
-    network [H -> H, ReLU, H -> 2E], which starts at the prior: m = 1, v = s^2. No noise in eval mode
-    or under torch.no_grad().
+    KL: sum over dimensions, mean over positions that are not padding. The noisy loss trains the model
+    and the network [H -> H, ReLU, H -> 2E], which starts at the prior: m = 1, v = s^2. No noise in
+    eval mode or under torch.no_grad().
 
         swep = SWEP(model)                                    # holds the model and the network
         optimizer = AdamW([{"params": model.parameters()},
@@ -67,12 +69,10 @@ class SWEP(nn.Module):
         super().__init__()
         if not isinstance(model, nn.Module):
             raise TypeError(f"`model` must be a torch.nn.Module, got {type(model).__name__}.")
-        if not 0 <= beta < float("inf"):
-            raise ValueError(f"`beta` is {beta}: it must be a finite number >= 0.")
         if not 0 < prior_variance < float("inf"):
             raise ValueError(f"`prior_variance` is {prior_variance}: it must be a finite number > 0.")
-        self.weight = Dose("weight", weight, start, stop, most=1.0)
-        self.beta = float(beta)
+        self.weight = TermWeight("weight", weight, start, stop, most=1.0)
+        self.beta = finite("beta", beta)
         self.prior_variance = float(prior_variance)
         self.place = find_embedding(model, module)
         # In a Place, and not as modules of this one: they are modules of the model already.
@@ -114,7 +114,7 @@ class SWEP(nn.Module):
         forward: computes the batch; returns what `loss` takes, or else the loss itself, (loss, outputs)
             or a Hugging Face output with a loss. Called twice.
         task: the name under which weights are looked up and figures are logged.
-        mask: true at what is no padding, [batch, length]; by default what is not the padding token.
+        mask: true where there is no padding, [batch, length]; by default what is not the padding token.
         """
         if not callable(forward):
             raise TypeError(
@@ -171,7 +171,7 @@ class SWEP(nn.Module):
             def multiply(i: int, e: torch.Tensor, _: torch.Tensor | None) -> torch.Tensor:
                 return e * noise[i].to(e.dtype)
 
-            with same_buffers(self.model), self.place.changed(multiply):
+            with preserved(buffers_of(self.model)), self.place.changed(multiply):
                 noisy = _loss_of(forward(), loss_fn)
         suffix = "" if task is None else f"/{task}"
         value, far = _scalar(plain), _scalar(noisy)

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import nn
 
-from gradaccord.core.autocast import weights_moved
+from gradaccord.core.displaced import weights_moved
 from gradaccord.core.parameters import Parameters
 from gradaccord.core.sharding import is_sharded
 
@@ -82,14 +82,14 @@ class Teacher:
             if name not in self.parameters or self.parameters[name].shape != saved.shape:
                 raise ValueError(
                     f"The saved teacher has a weight {name!r} of shape {tuple(saved.shape)}, which the "
-                    "model has not: load it into the model it was saved with."
+                    "model does not have: load it into the model it was saved with."
                 )
         self.weights = {n: saved.detach().clone() for n, saved in state.items()}
         self._follow()
 
     @torch.no_grad()
     def _follow(self) -> None:
-        """Be where the model is, and know all that is trained now."""
+        """Move to the model's devices, and take in parameters that are trained since."""
         for name, p in self.parameters.items():
             if name in self.weights:
                 self.weights[name] = self.weights[name].to(p.device)

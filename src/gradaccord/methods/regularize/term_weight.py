@@ -1,4 +1,4 @@
-"""How much of a term a task gets at a step: one weight or one per task, between two steps."""
+"""The weight of a loss term: one for all tasks or one per task, zero outside a window of steps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Weight: TypeAlias = float | Mapping[str, float]
 
 
 @dataclass(frozen=True)
-class Dose:
+class TermWeight:
     """A checked weight that is 0 before step `start` and from step `stop` on."""
 
     field: str

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from gradaccord.core.autocast import weights_moved
 from gradaccord.core.checks import whole_number
+from gradaccord.core.displaced import weights_moved
 from gradaccord.core.losses import Losses, SharedBatch, read_losses
 from gradaccord.core.parameters import Model
 from gradaccord.core.report import StepReport
@@ -15,17 +15,7 @@ from gradaccord.core.sharding import local
 from gradaccord.methods.trajectory.trajectory import Trajectory
 
 
-class Interpolation(Trajectory):
-    """The outer update phi + eta (theta - phi), shared by Reptile and Sequential Reptile."""
-
-    def _update(self, names: list[str], theta: list[torch.Tensor], phi: list[torch.Tensor]) -> None:
-        if self.outer_lr == 1:
-            return  # theta is the new phi: plain training, of which no bit may change
-        torch._foreach_lerp_(theta, phi, 1 - self.outer_lr)
-        self._reset(names)
-
-
-class Reptile(Interpolation):
+class Reptile(Trajectory):
     """Reptile on a single task (Nichol et al. 2018; as a baseline in Kedia et al. 2021, k = 4).
 
         theta = phi
@@ -50,6 +40,12 @@ class Reptile(Interpolation):
         **options: Any,
     ) -> None:
         super().__init__(model, optimizer, inner_steps, outer_lr, optimizer_state, **options)
+
+    def _update(self, names: list[str], theta: list[torch.Tensor], phi: list[torch.Tensor]) -> None:
+        if self.outer_lr == 1:
+            return  # theta is the new phi: plain training, of which no bit may change
+        torch._foreach_lerp_(theta, phi, 1 - self.outer_lr)
+        self._reset(names)
 
 
 class MultiTaskReptile(Trajectory):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from gradaccord.core.parameters import Model
-from gradaccord.methods.trajectory.reptile import Interpolation
+from gradaccord.methods.trajectory.reptile import Reptile
 
 
-class SequentialReptile(Interpolation):
+class SequentialReptile(Reptile):
     """Sequential Reptile (Lee et al. 2022, "Sequential Reptile: Inter-Task Gradient Alignment").
 
         theta = phi
@@ -36,4 +36,11 @@ class SequentialReptile(Interpolation):
         optimizer_state: str = "reset",
         **options: Any,
     ) -> None:
-        super().__init__(model, optimizer, inner_steps, outer_lr, optimizer_state, **options)
+        super().__init__(
+            model,
+            optimizer,
+            inner_steps=inner_steps,
+            outer_lr=outer_lr,
+            optimizer_state=optimizer_state,
+            **options,
+        )

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from gradaccord.core.autocast import weights_moved
-from gradaccord.core.checks import whole_number
+from gradaccord.core.checks import one_of, whole_number
+from gradaccord.core.displaced import weights_moved
 from gradaccord.core.losses import Losses
 from gradaccord.core.method import Method
 from gradaccord.core.parameters import Model, Parameters, matching
@@ -321,8 +321,7 @@ def _keywords(kind: type) -> set[str]:
 
 def _checked_optimizer(optimizer: Any, state: str, parameters: dict[str, torch.Tensor]) -> Any:
     """The optimiser inside Accelerate's or Fabric's wrapper, if its state can be taken off."""
-    if state not in ("reset", "keep"):
-        raise ValueError(f"`optimizer_state` is {state!r}: use 'reset' or 'keep'.")
+    one_of("optimizer_state", state, ("reset", "keep"))
     while hasattr(optimizer, "optimizer"):
         optimizer = optimizer.optimizer
     if optimizer is not None and not hasattr(optimizer, "param_groups"):

@@ -85,26 +85,27 @@ class Conv4(nn.Module):
             nn.init.xavier_uniform_(self.head.weight)
 
     @classmethod
-    def maml_omniglot(cls, ways: int) -> Conv4:
+    def maml_omniglot(cls, ways: int, channels: int = 1, size: int = 28, filters: int = 64) -> Conv4:
         """Finn et al. 2017, Omniglot: 64 filters, stride 2, mean of positions, batch norm unscaled."""
-        return cls(ways, 1, 28, 64, head="mean", scale=False, epsilon=1e-3, start="maml")
+        return cls(ways, channels, size, filters, head="mean", scale=False, epsilon=1e-3, start="maml")
 
     @classmethod
-    def maml_imagenet(cls, ways: int, filters: int = 32) -> Conv4:
+    def maml_imagenet(cls, ways: int, filters: int = 32, channels: int = 3, size: int = 84) -> Conv4:
         """Finn et al. 2017, mini-ImageNet: 32 filters, batch norm, ReLU, max-pool; 84x84 pixels."""
-        return cls(ways, 3, 84, filters, downsample="pool", scale=False, epsilon=1e-3)
+        return cls(ways, channels, size, filters, downsample="pool", scale=False, epsilon=1e-3)
 
     @classmethod
-    def reptile_omniglot(cls, ways: int) -> Conv4:
+    def reptile_omniglot(cls, ways: int, channels: int = 1, size: int = 28, filters: int = 64) -> Conv4:
         """openai/supervised-reptile, Omniglot: 64 filters, stride 2, linear layer on all positions."""
-        return cls(ways, 1, 28, 64, epsilon=1e-3)
+        return cls(ways, channels, size, filters, epsilon=1e-3)
 
     @classmethod
-    def reptile_imagenet(cls, ways: int) -> Conv4:
+    def reptile_imagenet(cls, ways: int, channels: int = 3, size: int = 84, filters: int = 32) -> Conv4:
         """openai/supervised-reptile, mini-ImageNet: 32 filters, max-pool before batch norm and ReLU."""
         return cls(
-            ways, 3, 84, 32, downsample="pool", order="pool-norm-activation", ceil=True, epsilon=1e-3
-        )
+            ways, channels, size, filters, downsample="pool", order="pool-norm-activation", ceil=True,
+            epsilon=1e-3,
+        )  # fmt: skip
 
     @classmethod
     def mamlpp(cls, ways: int, channels: int = 1, size: int = 28, filters: int = 64) -> Conv4:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from gradaccord.models.trunks.switches import checkpoint_model
+from gradaccord.models.trunks.execution import checkpoint_model
 from gradaccord.models.trunks.trunk import Batch, Pooling, States, Trunk
 
 
@@ -58,8 +58,8 @@ class HuggingFaceTrunk(Trunk):
         return {"pooling": self.pooling, "attention": self.config._attn_implementation}
 
     def masked_lm_head(self) -> nn.Module:
-        """The checkpoint's own head; see `gradaccord.models.heads.masked_lm_head`."""
-        from gradaccord.models.heads.masked_lm_head import masked_lm_head
+        """The checkpoint's own head; see `gradaccord.models.heads`."""
+        from gradaccord.models.heads import masked_lm_head
 
         return masked_lm_head(self)
 
@@ -115,15 +115,23 @@ def load_encoder(
 ) -> HuggingFaceTrunk:
     """The encoder of a folder or of a hub's model."""
     model, missing = pretrained("AutoModel", source, attention=attention)
-    lacking = sorted(
-        name for name in missing if "pooler" not in name.split(".") and not name.startswith("decoder.")
-    )
-    if lacking:
-        raise ValueError(
-            f"{source} lacks {len(lacking)} weights of a {type(model).__name__}, such as "
-            f"{lacking[0]!r}: config.json and the weights do not belong together."
-        )
+    known = {n for n in missing if "pooler" in n.split(".") or n.startswith("decoder.")}
+    check_complete(source, model, missing - known)
     return HuggingFaceTrunk(model, pooling, str(source))
+
+
+def check_complete(
+    source: str | Path,
+    model: Any,
+    missing: set[str],
+    remedy: str = "config.json and the weights do not belong together",
+) -> None:
+    """Weights that a checkpoint should have and lacks are an error."""
+    if missing:
+        raise ValueError(
+            f"{source} lacks {len(missing)} weights of a {type(model).__name__}, such as "
+            f"{min(missing)!r}: {remedy}."
+        )
 
 
 def checked_pooling(pooling: Any, default: Pooling) -> Pooling:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NoReturn
@@ -12,8 +11,8 @@ from torch import nn
 
 from gradaccord.data.text.masking import Tokens as MaskTokens
 from gradaccord.models.trunks.conv4 import Conv4
-from gradaccord.models.trunks.switches import checkpoint_blocks
-from gradaccord.models.trunks.trunk import Batch, States, Trunk
+from gradaccord.models.trunks.execution import checkpoint_blocks
+from gradaccord.models.trunks.trunk import Batch, States, Trunk, save_own
 
 CONV4 = "gradaccord-conv4"
 
@@ -24,7 +23,7 @@ class ImageTrunk(Trunk):
     channels: int
     dropout = 0.0
 
-    def seen(self, batch: Batch) -> torch.Tensor:
+    def images_of(self, batch: Batch) -> torch.Tensor:
         """The images with as many channels as the network takes; grey ones are repeated."""
         if "image" not in batch:
             raise ValueError(
@@ -76,7 +75,7 @@ class ResNetTrunk(ImageTrunk):
 
     def forward(self, batch: Batch) -> States:
         """A state per position of the last feature map; pooled by their mean."""
-        features: torch.Tensor = self.model(self.seen(batch), return_dict=True).last_hidden_state
+        features: torch.Tensor = self.model(self.images_of(batch), return_dict=True).last_hidden_state
         states = features.flatten(2).transpose(1, 2)
         return States(states, states.new_ones(states.shape[:2]), "mean")
 
@@ -118,7 +117,7 @@ class Conv4Trunk(ImageTrunk):
 
     def forward(self, batch: Batch) -> States:
         """One state per image."""
-        images = self.seen(batch)
+        images = self.images_of(batch)
         if images.shape[-2:] != (self.size, self.size):
             raise ValueError(
                 f"The images are {images.shape[-1]}x{images.shape[-2]} and the network takes "
@@ -133,12 +132,7 @@ class Conv4Trunk(ImageTrunk):
 
     def save(self, folder: Path) -> None:
         """Write config.json and model.safetensors, which only this library reads."""
-        from safetensors.torch import save_file
-
-        config = {"model_type": CONV4, **self.shape}
-        (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
-        weights = {name: value.detach().clone() for name, value in self.state_dict().items()}
-        save_file(weights, str(folder / "model.safetensors"))
+        save_own(self, folder, {"model_type": CONV4, **self.shape})
 
 
 class NoTokens:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable
-from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
+from gradaccord.core.did_you_mean import closest
 from gradaccord.models.tokens import HuggingFaceTokens, Tokens
 from gradaccord.models.trunks.trunk import Pooling, Trunk
 
@@ -46,9 +46,9 @@ def load_trunk(name_or_folder: str | Path, pooling: Pooling | None = None, **opt
         return _called(name, FOLDERS.get(kind, _hugging_face), pooling, options, Path(name))
     if _is_path(name):
         raise ValueError(f"{name} is not a folder: give the folder that the model was saved to.")
-    if "/" not in name and (close := get_close_matches(name, BUILT_IN, 1, 0.8)):
+    if "/" not in name and (close := closest(name, BUILT_IN, 0.8)):
         # A slip, most likely: the hub is not asked for what was hardly meant.
-        raise ValueError(f"There is no model {name!r}: did you mean {close[0]!r}?")
+        raise ValueError(f"There is no model {name!r}: did you mean {close!r}?")
     return _called(name, _hugging_face, pooling, options, name)
 
 
@@ -102,11 +102,11 @@ def _resnet18(*, channels: int = 3, small: bool = False) -> Loaded:
 
 
 def _resnet_folder(source: Path, *, small: bool | None = None) -> Loaded:
-    from gradaccord.models.trunks.huggingface import pretrained
+    from gradaccord.models.trunks.huggingface import check_complete, pretrained
     from gradaccord.models.trunks.images import NoTokens, ResNetTrunk
 
     model, missing = pretrained("AutoModel", source)
-    _nothing_missing(source, missing)
+    check_complete(source, model, missing)
     return ResNetTrunk(model, small), NoTokens()
 
 
@@ -207,14 +207,6 @@ def _called(
 def _options(build: Callable[..., Loaded]) -> list[str]:
     parameters = inspect.signature(build).parameters.values()
     return [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
-
-
-def _nothing_missing(source: Path, missing: set[str]) -> None:
-    if missing:
-        raise ValueError(
-            f"{source} lacks {len(missing)} weights, such as {min(missing)!r}: config.json and the "
-            "weights do not belong together."
-        )
 
 
 def _config(folder: Path) -> dict[str, Any]:

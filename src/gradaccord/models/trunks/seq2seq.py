@@ -10,7 +10,9 @@ from torch import nn
 
 from gradaccord.data.encoded import IGNORED
 from gradaccord.models.tokens import HuggingFaceTokens
+from gradaccord.models.trunks.execution import checkpoint_model
 from gradaccord.models.trunks.huggingface import (
+    check_complete,
     checked_pooling,
     dropout_of,
     freeze_unlearned,
@@ -18,7 +20,6 @@ from gradaccord.models.trunks.huggingface import (
     pretrained,
     quiet,
 )
-from gradaccord.models.trunks.switches import checkpoint_model
 from gradaccord.models.trunks.trunk import Batch, Pooling, States, Trunk
 
 
@@ -115,10 +116,7 @@ def load_seq2seq(
 ) -> Seq2SeqTrunk:
     """The encoder-decoder of a folder or of a hub's model."""
     model, missing = pretrained("AutoModelForSeq2SeqLM", source, attention=attention)
-    lacking = sorted(missing - {"final_logits_bias"})  # a base model's, where it is zero
-    if lacking:
-        raise ValueError(
-            f"{source} lacks {len(lacking)} weights of a {type(model).__name__}, such as "
-            f"{lacking[0]!r}: give a checkpoint that has the decoder, or load it without `decoder`."
-        )
+    remedy = "give a checkpoint that has the decoder, or load it without `decoder`"
+    # A base model lacks the bias, where it is zero.
+    check_complete(source, model, missing - {"final_logits_bias"}, remedy)
     return Seq2SeqTrunk(model, HuggingFaceTokens.load(source), pooling)

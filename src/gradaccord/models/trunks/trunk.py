@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -66,3 +68,12 @@ class Head(Protocol):
     def __call__(self, trunk: Trunk, batch: Batch) -> torch.Tensor | dict[str, torch.Tensor]:
         """Call the trunk once and read its states."""
         ...
+
+
+def save_own(trunk: Trunk, folder: Path, config: Mapping[str, Any]) -> None:
+    """Write a trunk that is not Hugging Face's own, in two files of the same names."""
+    from safetensors.torch import save_file
+
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    weights = {name: value.detach().clone() for name, value in trunk.state_dict().items()}
+    save_file(weights, str(folder / "model.safetensors"))

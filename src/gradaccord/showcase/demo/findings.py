@@ -2,119 +2,118 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from gradaccord.compare.comparison import Standing
 from gradaccord.compare.statistics import Difference, Mean, corrected
-from gradaccord.compare.summary import AVERAGE, Row
 from gradaccord.showcase.demo.glyphs import Glyphs
 from gradaccord.showcase.demo.names import Names
-from gradaccord.showcase.demo.plane import trapped
+from gradaccord.showcase.demo.plane import Plane
 
 CAUTION = "With --fast all parts ran for a tenth of their time: a look, not a result."
 
 NO_P = ": no p value can be given for fewer than three seeds or equal differences"
 
 
-def findings(plane: Mapping[str, Any], names: Names, glyphs: Glyphs) -> list[str]:
+def findings(plane: Plane, names: Names, glyphs: Glyphs) -> list[str]:
     """Three sentences: the languages trained on, the others, the plane with the characters."""
     return [_learned(names), _kept(names), _elsewhere(plane, glyphs)]
 
 
 def _learned(names: Names) -> str:
     """Is anything better than plain training and than its own control?"""
-    baseline, *others = names.summary.rows
-    methods = [row for row in others if not row.spec.is_control and row.seeds]
+    baseline, *others = names.comparison.methods
+    methods = [own for own in others if not own.is_control and own.seeds]
     seeds = len(baseline.seeds)
-    usual = f"{baseline.name} ({baseline.scores[AVERAGE]} %)"
-    better = [row for row in methods if _better(row)]
+    usual = f"{baseline.method} ({baseline.average} %)"
+    better = [own for own in methods if own.beats_both]
     if better:
-        shown = " and ".join(f"{row.name} ({_told(row.to_baseline)})" for row in better)
-        said = (
+        shown = " and ".join(f"{own.method} ({_points(own.vs_baseline)})" for own in better)
+        found = (
             f"On the twelve languages {shown} beats both {usual} and its own control over {seeds} seeds"
         )
     else:
-        said = f"On the twelve languages no method clearly beats both {usual} and its own control"
-        said += f" over {seeds} seeds" if names.summary.tests else NO_P
-    controlled = [row for row in methods if row.to_control is not None and row.control != baseline.spec]
+        found = f"On the twelve languages no method clearly beats both {usual} and its own control"
+        found += f" over {seeds} seeds" if names.comparison.tests_with_p else NO_P
     compared = [
-        f"{row.name} is {_told(row.to_control)} against {row.control}"
-        for row in controlled
-        if row.to_control is not None
+        f"{own.method} is {_points(own.vs_control)} against {own.control}"
+        for own in methods
+        if own.vs_control is not None and own.control != baseline.method
     ]
-    return "; ".join([said, *compared, *_more_steps(others)]) + "."
+    return "; ".join([found, *compared, *_more_steps(others)]) + "."
 
 
-def _more_steps(rows: Sequence[Row]) -> list[str]:
+def _more_steps(standings: Sequence[Standing]) -> list[str]:
     """Whether a control, which has no idea but more steps on drawn tasks, beats the baseline."""
-    better = [row for row in rows if row.spec.is_control and _clear_gain(row.to_baseline)]
+    better = [own for own in standings if own.is_control and own.vs_baseline.clear_gain]
     if not better:
         return []
-    best = max(better, key=lambda row: row.to_baseline.mean.value)
+    best = max(better, key=lambda own: own.vs_baseline.mean)
     return [
-        f"the control {best.name}, which takes a step for every batch or pair of batches instead of "
-        f"one for a batch of every language, is {_told(best.to_baseline)} against the baseline"
+        f"the control {best.method}, which takes a step for every batch or pair of batches instead of "
+        f"one for a batch of every language, is {_points(best.vs_baseline)} against the baseline"
     ]
 
 
 def _kept(names: Names) -> str:
     """Unseen languages and forgetting, with the training loss that they were paid for."""
-    rows = [row for row in names.summary.rows if row.seeds]
-    zero = {row.name: Mean.of(list(names.zero_shot(row.spec).values())) for row in rows}
-    baseline = rows[0]
-    differences = corrected({row.spec: names.zero_shot_difference(row.spec) for row in rows[1:]})
-    clear = [row for row in rows[1:] if differences[row.spec].clear and not row.spec.is_control]
+    standings = [own for own in names.comparison.methods if own.seeds]
+    baseline, *others = standings
+    scores = {own.method: Mean.of(names.unseen_scores(own.method).values()) for own in standings}
+    differences = corrected({own.method: names.unseen_vs_baseline(own.method) for own in others})
+    clear = [own for own in others if differences[own.method].clear and not own.is_control]
     if clear:
-        shown = ", ".join(f"{row.name} ({_told(differences[row.spec])})" for row in clear)
-        said = f"On unseen languages {shown} differs clearly from {baseline.name}"
+        shown = ", ".join(f"{own.method} ({_points(differences[own.method])})" for own in clear)
+        found = f"On unseen languages {shown} differs clearly from {baseline.method}"
     else:
-        best = max(rows, key=lambda row: zero[row.name].value)
-        said = (
-            f"On unseen languages no method differs clearly from {baseline.name} "
-            f"({zero[baseline.name]} %; highest: {'the control ' if best.spec.is_control else ''}"
-            f"{best.name}, {zero[best.name]} %)"
+        best = max(standings, key=lambda own: scores[own.method].mean)
+        found = (
+            f"On unseen languages no method differs clearly from {baseline.method} "
+            f"({scores[baseline.method]} %; highest: {'the control ' if best.is_control else ''}"
+            f"{best.method}, {scores[best.method]} %)"
         )
-    return f"{said}; {_forgetting(names, rows)}."
+    return f"{found}; {_forgetting(names, standings)}."
 
 
-def _forgetting(names: Names, rows: Sequence[Row]) -> str:
+def _forgetting(names: Names, standings: Sequence[Standing]) -> str:
     """Who forgets least and most of the unseen languages, where that is no accident."""
-    lost = {row.spec: names.forgotten(row.spec, seen=False) for row in rows}
-    order = sorted(rows, key=lambda row: Mean.of(list(lost[row.spec].values())).value)
+    lost = {own.method: names.forgotten(own.method, trained=False) for own in standings}
+    means = {method: Mean.of(own.values()).mean for method, own in lost.items()}
+    order = sorted(standings, key=lambda own: means[own.method])
     least, most = order[0], order[-1]
-    low, high = (Mean.of(list(lost[row.spec].values())).value for row in (least, most))
+    low, high = means[least.method], means[most.method]
     pairs = corrected(  # of all pairs, as the extremes were picked by looking
         {
-            (more.spec, less.spec): Difference.between(lost[more.spec], lost[less.spec])
+            (more.method, less.method): Difference.between(lost[more.method], lost[less.method])
             for i, less in enumerate(order)
             for more in order[i + 1 :]
         }
     )
-    if least is most or not pairs[most.spec, least.spec].clear:
+    if least is most or not pairs[most.method, least.method].clear:
         return (
             "what is forgotten of them does not differ clearly (masked-character loss "
             f"{low:+.2f} to {high:+.2f})"
         )
-    said = (
-        f"{least.name} forgets least of them (masked-character loss {low:+.2f}, at a training loss of "
-        f"{least.train_loss.value:.2f}) and {most.name} most ({high:+.2f}, at "
-        f"{most.train_loss.value:.2f})"
+    found = (
+        f"{least.method} forgets least of them (masked-character loss {low:+.2f}, at a training loss "
+        f"of {least.train_loss.mean:.2f}) and {most.method} most ({high:+.2f}, at "
+        f"{most.train_loss.mean:.2f})"
     )
-    if least.train_loss.value >= max(row.train_loss.value for row in rows):
-        return f"{said}, which says little: who forgets least has also learned least"
-    return said
+    if least.train_loss.mean >= max(own.train_loss.mean for own in standings):
+        return f"{found}, which says little: who forgets least has also learned least"
+    return found
 
 
-def _elsewhere(plane: Mapping[str, Any], glyphs: Glyphs) -> str:
-    shares = trapped(dict(plane))
+def _elsewhere(plane: Plane, glyphs: Glyphs) -> str:
+    shares = plane.trapped
     always = [method for method, share in shares.items() if share == 1]
     never = [method for method, share in shares.items() if share == 0]
-    told = [
+    ends = [
         f"{len(own)} of {len(shares)} methods {what} end in one task's own optimum ({'; '.join(own)})"
         for what, own in (("always", always), ("never", never))
         if own
     ]
-    caught = " and ".join(told) or "every method ends in one task's own optimum in some runs only"
+    caught = " and ".join(ends) or "every method ends in one task's own optimum in some runs only"
     gain = glyphs.validated - glyphs.untrained
     worth = "is worth" if gain > 0 else "has cost"
     return (
@@ -125,14 +124,5 @@ def _elsewhere(plane: Mapping[str, Any], glyphs: Glyphs) -> str:
     )
 
 
-def _better(row: Row) -> bool:
-    both = [row.to_baseline, *([] if row.to_control is None else [row.to_control])]
-    return all(_clear_gain(difference) for difference in both)
-
-
-def _clear_gain(difference: Difference) -> bool:
-    return difference.clear and difference.mean.value > 0
-
-
-def _told(difference: Difference) -> str:
-    return f"{difference.mean.value:+.2f} points, {difference.told}"
+def _points(difference: Difference) -> str:
+    return f"{difference.mean:+.2f} points, {difference.p_text}"

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gradaccord.meta.run import Run, Standing, validation_curve
+from gradaccord.data.images.class_splits import load
+from gradaccord.meta.run import Run, RunProgress, validation_curve
+from gradaccord.meta.saved import draw_run
+from gradaccord.meta.settings import settings_for
 from gradaccord.runs.files import read_json
 from gradaccord.runs.interrupts import Interrupts
 from gradaccord.showcase.demo.settings import Settings
@@ -31,12 +34,8 @@ class Glyphs:
     iterations: int
 
 
-def few_shot(settings: Settings, show: Callable[[Standing], None]) -> Glyphs:
+def few_shot(settings: Settings, show: Callable[[RunProgress], None]) -> Glyphs:
     """Train MAML on `glyphs` and test it; goes on where an earlier call was stopped."""
-    from gradaccord.data.images.class_splits import load
-    from gradaccord.meta.saved import draw_run
-    from gradaccord.meta.settings import settings_for
-
     iterations = settings.shortened(ITERATIONS)
     chosen = settings_for(
         "maml",

@@ -2,114 +2,92 @@
 
 from __future__ import annotations
 
-import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from gradaccord.compare.runs import Run, Standing, execute, fitting_jobs, plan
-from gradaccord.compare.specs import Spec, split_methods, with_controls
-from gradaccord.compare.statistics import Difference, Mean
-from gradaccord.compare.summary import AVERAGE, Row, Summary, summarise
-from gradaccord.pretrain.characters import STEPS, Progress
-from gradaccord.runs.results import main_scores
+from gradaccord.compare.comparison import Comparison
+from gradaccord.compare.processes import Progress, Run, jobs_that_fit, run_all
+from gradaccord.compare.setup import set_up
+from gradaccord.compare.specs import Spec, parse_methods, with_controls
+from gradaccord.compare.statistics import Difference
+from gradaccord.compare.summary import summarise
+from gradaccord.compare.tables import write_tables
+from gradaccord.pretrain.characters import STEPS, pretrained_characters
+from gradaccord.pretrain.characters import Progress as Pretraining
+from gradaccord.runs.results import Results
 from gradaccord.showcase.demo.settings import BASELINE, FASTER, RECIPE, Settings
 from gradaccord.train.config import Config
+from gradaccord.train.config_file import read_config
+from gradaccord.train.probes import Forgetting
+from gradaccord.train.setup import load_problem
 
 
 @dataclass(frozen=True)
 class Names:
     """All runs, and what the pretrained encoder knew before any of them."""
 
-    summary: Summary
+    comparison: Comparison
     runs: Sequence[Run]
-    gradients: int
     trained: tuple[str, ...]
     before: dict[str, float]  # text -> masked-character loss
 
-    @property
-    def unseen(self) -> tuple[str, ...]:
-        """The languages that were never trained on."""
-        return tuple(task for task in self.summary.tasks if task not in self.trained)
-
-    def zero_shot(self, spec: Spec) -> dict[int, float]:
-        """Seed -> mean accuracy on the unseen languages."""
+    def unseen_scores(self, method: str) -> dict[int, float]:
+        """Seed -> mean accuracy on the languages that were never trained on."""
+        unseen = [task for task in self.comparison.tasks if task not in self.trained]
         found = {}
-        for run in self._finished(spec):
-            scores = main_scores(run, self.summary.split)
-            found[int(run["seed"])] = statistics.fmean(scores[task] for task in self.unseen)
+        for seed, results in self._results(method).items():
+            scores = results.main_scores(self.comparison.split)
+            found[seed] = statistics.fmean(scores[task] for task in unseen)
         return found
 
-    def forgotten(self, spec: Spec, seen: bool) -> dict[int, float]:
+    def unseen_vs_baseline(self, method: str) -> Difference:
+        """To the baseline, on the languages that were never trained on."""
+        baseline = self.unseen_scores(self.comparison.baseline.method)
+        return Difference.between(self.unseen_scores(method), baseline)
+
+    def forgotten(self, method: str, trained: bool) -> dict[int, float]:
         """Seed -> rise of the masked-character loss by the end, mean over texts trained on or not."""
-        texts = [text for text in self.before if (text in self.trained) == seen]
-        return {
-            int(run["seed"]): statistics.fmean(
-                run["evaluations"][-1]["masked_lm"][text] - self.before[text] for text in texts
-            )
-            for run in self._finished(spec)
-            if texts
-        }
+        texts = [text for text in self.before if (text in self.trained) == trained]
+        found = {}
+        for seed, results in self._results(method).items():
+            losses = results.evaluations[-1].masked_lm or {}
+            if texts:
+                found[seed] = statistics.fmean(losses[text] - self.before[text] for text in texts)
+        return found
 
-    def zero_shot_difference(self, spec: Spec) -> Difference:
-        """To the baseline, on the unseen languages."""
-        return Difference.between(self.zero_shot(spec), self.zero_shot(self.summary.rows[0].spec))
-
-    def row(self, spec: Spec) -> Row:
-        """Of the summary."""
-        return next(row for row in self.summary.rows if row.spec == spec)
-
-    def _finished(self, spec: Spec) -> list[Mapping[str, Any]]:
-        return [run.results for run in self.runs if run.spec == spec and run.results is not None]
+    def _results(self, method: str) -> dict[int, Results]:
+        """Of a method's finished runs, by seed."""
+        own = [run for run in self.runs if str(run.spec) == method]
+        return {run.seed: run.results for run in own if run.results is not None}
 
 
-def wanted(settings: Settings) -> list[Spec]:
+def demo_methods(settings: Settings) -> list[Spec]:
     """The baseline, the methods and their controls; a name that does not exist is an error."""
-    specs = [Spec.parse(text) for text in split_methods(settings.methods)]
-    return with_controls(specs, Spec.parse(BASELINE))
+    return with_controls(parse_methods(settings.methods), Spec.parse(BASELINE))
 
 
-def recipe(settings: Settings) -> tuple[Config, int]:
-    """The configuration of all runs, and the batch gradients that each may spend."""
-    from gradaccord.train.config_file import read_config
-
+def recipe(settings: Settings) -> Config:
+    """The configuration of all runs, with the batch gradients that each may spend."""
     pretraining = [f"model={{name: characters, steps: {STEPS // FASTER}}}"] if settings.fast else []
     base = read_config(Path(RECIPE), pretraining)
-    whole = settings.gradients or settings.shortened(base.train.gradients or 1)
-    return base, whole
+    gradients = settings.gradients or settings.shortened(base.train.gradients or 1)
+    return base.model_copy(update={"train": base.train.model_copy(update={"gradients": gradients})})
 
 
-def pretrain(settings: Settings, show: Callable[[Progress], None]) -> None:
-    """Pretrain the character encoder: a minute, once on a machine; `show` is not called after that."""
-    from gradaccord.models.trunks.loading import load_trunk
-
-    model = recipe(settings)[0].model
-    load_trunk(model.name, **model.options, progress=show)
+def pretrain(settings: Settings, progress: Callable[[Pretraining], None]) -> None:
+    """Put the pretrained encoder into the cache, unless it is there: a minute, once on a machine."""
+    pretrained_characters(**recipe(settings).model.options, progress=progress)
 
 
-def compare_names(settings: Settings, show: Callable[[Standing], None]) -> Names:
+def compare_names(settings: Settings, show: Callable[[Progress], None]) -> Names:
     """Train every method on every seed, and sum up. Finished runs are reused."""
-    from gradaccord.compare import tables
-    from gradaccord.compare.budget import BASE_MB
-    from gradaccord.compare.build_methods import check_builds
-    from gradaccord.train.probes import Forgetting
-    from gradaccord.train.setup import load_problem
-
-    specs = wanted(settings)
-    base, gradients = recipe(settings)
+    base = recipe(settings)
     problem = load_problem(base)
-    check_builds(base, specs, gradients, problem)
+    setup = set_up(base, demo_methods(settings), settings.seeds, settings.out, problem)
     before = Forgetting(base, problem).measure()
-    runs = plan(base, specs, settings.seeds, gradients, settings.out)
-    execute(runs, data=None, jobs=fitting_jobs(None, BASE_MB), show=show)
-    show(Standing(runs, math.nan))
-    summary = summarise(runs)
-    tables.write(summary, settings.out)
-    return Names(summary, runs, gradients, problem.trained, before)
-
-
-def average(names: Names, spec: Spec) -> Mean:
-    """Over the trained languages."""
-    return names.row(spec).scores[AVERAGE]
+    run_all(setup.runs, data=None, jobs=jobs_that_fit(setup.memory_mb), show=show)
+    comparison = summarise(setup.runs)
+    write_tables(comparison, settings.out)
+    return Names(comparison, setup.runs, problem.trained, before)

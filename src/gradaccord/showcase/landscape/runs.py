@@ -6,7 +6,6 @@ result.of("PCGrad")[0].trapped          # {"x2": 1.0}: share of the seeds that e
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,11 +15,12 @@ from pathlib import Path
 
 import torch
 
-from gradaccord.showcase.landscape import batched, library
+from gradaccord.runs.files import write_json
+from gradaccord.showcase.landscape import batched, unbatched
 from gradaccord.showcase.landscape.problem import OPTIMA, STARTS, TASKS, losses, mean_cosine
 from gradaccord.version import __version__
 
-LR = 0.01  # where no other is said; the sweep shows that it matters
+LR = 0.01  # unless given below; the sweep shows that it matters
 REPTILE_LR = 0.5  # inner rate
 RECADAM_LR = 0.1
 RATES = (0.01, 0.05, 0.1, 0.3, 0.5, 1.0)
@@ -114,7 +114,7 @@ class Result:
             "versions": {"gradaccord": __version__, "torch": torch.__version__},
         }
         folder.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(everything, indent=1) + "\n", encoding="utf-8")
+        write_json(path, everything)
         return path
 
 
@@ -148,7 +148,7 @@ def findings(result: Result) -> list[str]:
     always = [m for m in METHODS if min(row.trapped_share for row in result.of(m)) == 1]
     never = [m for m in METHODS if worst[m] == 0]
     rest = [f"{m} ({worst[m]:.0%})" for m in METHODS if m not in always and m not in never]
-    said = [
+    found = [
         f"Trapped in every run: {', '.join(always) or 'none'}. Never trapped: "
         f"{', '.join(never) or 'none'}."
         + (f" In some, with the share at the worst start: {', '.join(rest)}." if rest else "")
@@ -157,13 +157,13 @@ def findings(result: Result) -> list[str]:
         [mean_of(result.of(method), quantity) for quantity in ("cosine", "end_cosine", "loss")]
         for method in ("Reptile", SEQUENTIAL, CONTROLS[SEQUENTIAL])
     )
-    said.append(
+    found.append(
         f"At inner rate {REPTILE_LR:g} the cosine is {reptile[0]:.3f} for Reptile, {sequential[0]:.3f} "
         f"for {SEQUENTIAL} and {control[0]:.3f} for plain sequential training. At the mean iterates, "
         f"without the jitter, it is {reptile[1]:.3f}, {sequential[1]:.3f} and {control[1]:.3f}; the "
         f"losses are {reptile[2]:.0f}, {sequential[2]:.0f} and {control[2]:.0f}."
     )
-    return said
+    return found
 
 
 def mean_of(rows: Sequence[Row], quantity: str) -> float:
@@ -187,7 +187,7 @@ class _Clock:
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _MethodRun:
     """How a method is run: its own rate, its updates, and from rates to iterates."""
 
     rate: float
@@ -195,8 +195,11 @@ class _Plan:
     iterates: Callable[[torch.Tensor], Iterator[torch.Tensor]]
 
 
-def _plans(chosen: Settings) -> dict[str, _Plan]:
+def _method_runs(chosen: Settings) -> dict[str, _MethodRun]:
     seeds, steps, pairs, outer = chosen.seeds, chosen.steps, chosen.pair_steps, chosen.outer_steps
+
+    def recadam(lrs: torch.Tensor) -> Iterator[torch.Tensor]:
+        return unbatched.recadam(STARTS, RECADAM_LR, steps)
 
     def reptile(lrs: torch.Tensor) -> Iterator[torch.Tensor]:
         return batched.reptile(STARTS, lrs, chosen.inner_steps, chosen.outer_lr)
@@ -208,29 +211,29 @@ def _plans(chosen: Settings) -> dict[str, _Plan]:
         return batched.dotprod(STARTS, seeds, lrs, **options)
 
     return {
-        "MTL": _Plan(LR, steps, lambda lrs: library.mtl(STARTS, lrs)),
-        "GradNorm": _Plan(LR, steps, lambda lrs: library.gradnorm(STARTS, LR)),
-        "PCGrad": _Plan(LR, steps, lambda lrs: batched.pcgrad(STARTS, seeds, lrs)),
-        "GradVac": _Plan(LR, steps, lambda lrs: batched.gradvac(STARTS, seeds, lrs)),
-        "RecAdam": _Plan(RECADAM_LR, steps, lambda lrs: library.recadam(STARTS, RECADAM_LR, steps)),
-        "Reptile": _Plan(REPTILE_LR, outer, reptile),
-        SEQUENTIAL: _Plan(REPTILE_LR, outer, lambda lrs: sequential(lrs, chosen.outer_lr)),
-        CONTROLS[SEQUENTIAL]: _Plan(REPTILE_LR, outer, lambda lrs: sequential(lrs, 1.0)),
-        "DotProd": _Plan(LR, pairs, dotprod),
-        "DotProd, no cap": _Plan(LR, pairs, lambda lrs: dotprod(lrs, max_ratio=math.inf)),
-        CONTROLS["DotProd"]: _Plan(LR, pairs, lambda lrs: dotprod(lrs, weight=0.0)),
+        "MTL": _MethodRun(LR, steps, lambda lrs: unbatched.mtl(STARTS, lrs)),
+        "GradNorm": _MethodRun(LR, steps, lambda lrs: unbatched.gradnorm(STARTS, LR)),
+        "PCGrad": _MethodRun(LR, steps, lambda lrs: batched.pcgrad(STARTS, seeds, lrs)),
+        "GradVac": _MethodRun(LR, steps, lambda lrs: batched.gradvac(STARTS, seeds, lrs)),
+        "RecAdam": _MethodRun(RECADAM_LR, steps, recadam),
+        "Reptile": _MethodRun(REPTILE_LR, outer, reptile),
+        SEQUENTIAL: _MethodRun(REPTILE_LR, outer, lambda lrs: sequential(lrs, chosen.outer_lr)),
+        CONTROLS[SEQUENTIAL]: _MethodRun(REPTILE_LR, outer, lambda lrs: sequential(lrs, 1.0)),
+        "DotProd": _MethodRun(LR, pairs, dotprod),
+        "DotProd, no cap": _MethodRun(LR, pairs, lambda lrs: dotprod(lrs, max_ratio=math.inf)),
+        CONTROLS["DotProd"]: _MethodRun(LR, pairs, lambda lrs: dotprod(lrs, weight=0.0)),
     }
 
 
 def _run(result: Result, progress: Progress) -> None:
-    plans = _plans(result.settings)
-    clock = _Clock(sum(plan.updates for plan in plans.values()), progress)
-    for method, plan in plans.items():
-        rates = [plan.rate, *(result.settings.rates if method in SWEPT else ())]
-        iterates = plan.iterates(torch.tensor(rates, dtype=torch.float64, device="cpu"))
-        own, *others = _path(method, iterates, plan.updates, clock).unbind(1)
+    runs = _method_runs(result.settings)
+    clock = _Clock(sum(own.updates for own in runs.values()), progress)
+    for method, how in runs.items():
+        rates = [how.rate, *(result.settings.rates if method in SWEPT else ())]
+        iterates = how.iterates(torch.tensor(rates, dtype=torch.float64, device="cpu"))
+        own, *others = _path(method, iterates, how.updates, clock).unbind(1)
         result.paths[method] = own
-        result.rows.extend(summary(method, own, plan.rate))
+        result.rows.extend(summary(method, own, how.rate))
         for rate, path in zip(rates[1:], others, strict=True):
             result.sweep.extend(summary(method, path, rate))
 

@@ -1,19 +1,22 @@
-"""What the kinds with classes share: one logit a class, cross-entropy against the `label` column."""
+"""What kinds with classes share: a logit a class, cross-entropy, names of classes, yes or no."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from gradaccord.data.encoded import Batch
+from gradaccord.data.encoded import Batch, Encoded
 from gradaccord.tasks.task import E, Output, Task
 
 
 class ClassLogits(Task[E]):
-    """Base class: the head gives [rows, classes]."""
+    """Base class: the head gives [rows, classes]; the truth is the `label` column."""
+
+    divergence: ClassVar[str | None] = "classification"
 
     def loss(self, output: Output, batch: Batch) -> tuple[torch.Tensor, int]:
         assert isinstance(output, torch.Tensor)
@@ -22,3 +25,95 @@ class ClassLogits(Task[E]):
     def read(self, model: nn.Module, name: str, batch: Batch) -> list[Any]:
         logits: torch.Tensor = model(name, batch)
         return list(logits.float().cpu())
+
+    def error(self, example: E, gold: Any, predicted: Any, row: Any) -> float | None:
+        """The loss, where the example is one row."""
+        label = getattr(example, "label", None)
+        if isinstance(row, torch.Tensor) and row.ndim == 1 and len(row) > 1 and isinstance(label, int):
+            return float(-row.double().log_softmax(-1)[label])
+        return super().error(example, gold, predicted, row)
+
+
+class NamedClasses(ClassLogits[E]):
+    """Base class: classes with names, of which the prediction is one."""
+
+    labels: tuple[str, ...]
+    average: Literal["macro", "binary"] = "macro"  # of the F1
+    metric = "accuracy"
+
+    def decode(self, examples: Sequence[E], encoded: Encoded, rows: Sequence[Any]) -> list[Any]:
+        return [self.labels[int(logits.argmax())] for logits in rows]
+
+    def gold(self, example: Any) -> str | None:
+        return None if example.label is None else self.labels[int(example.label)]
+
+    def score(self, examples: Sequence[E], predictions: Sequence[Any]) -> dict[str, float]:
+        from sklearn.metrics import accuracy_score, f1_score
+
+        gold, predicted = self.labelled(examples, predictions)
+        for prediction in predicted:
+            if prediction not in self.labels:
+                raise ValueError(
+                    f"A prediction is {prediction!r}: it must be one of {', '.join(self.labels)}."
+                )
+        options: dict[str, Any] = {"average": self.average, "zero_division": 0.0}
+        if self.average == "binary":
+            options["pos_label"] = self.labels[-1]
+        return {
+            "accuracy": 100 * float(accuracy_score(gold, predicted)),
+            "f1": 100 * float(f1_score(gold, predicted, **options)),
+        }
+
+
+class Answered(Protocol):
+    """An example whose label is 0 (no), 1 (yes) or None (not labelled)."""
+
+    @property
+    def label(self) -> int | None: ...
+    @property
+    def id(self) -> str: ...
+
+
+B = TypeVar("B", bound=Answered)
+
+
+class Binary(ClassLogits[B]):
+    """Base class: true or false, from two logits a row, one row an example."""
+
+    metric = "accuracy"
+    class_names = ("false", "true")
+
+    def decode(self, examples: Sequence[B], encoded: Encoded, rows: Sequence[Any]) -> list[Any]:
+        return [bool(logits[1] > logits[0]) for logits in rows]
+
+    def gold(self, example: B) -> bool | None:
+        return None if example.label is None else bool(example.label)
+
+    def answers(
+        self, examples: Sequence[B], predictions: Sequence[Any]
+    ) -> tuple[list[bool], list[bool]]:
+        """Truth and prediction of every labelled example; each prediction must be an answer."""
+        gold, predicted = self.labelled(examples, predictions)
+        for prediction in predicted:
+            if prediction not in (0, 1):
+                raise ValueError(f"A prediction is {prediction!r}: it must be true or false.")
+        return gold, [bool(prediction) for prediction in predicted]
+
+    def score(self, examples: Sequence[B], predictions: Sequence[Any]) -> dict[str, float]:
+        from sklearn.metrics import accuracy_score
+
+        gold, predicted = self.answers(examples, predictions)
+        return {"accuracy": 100 * float(accuracy_score(gold, predicted))}
+
+    def class_pairs(self, gold: Any, predicted: Any) -> list[tuple[str, str]]:
+        return [(self.class_names[gold], self.class_names[bool(predicted)])]
+
+
+def binary_labels(examples: Sequence[B]) -> torch.Tensor:
+    """The `label` column, -1 where there is none; anything but 0 and 1 is an error."""
+    for example in examples:
+        if example.label not in (None, 0, 1):
+            raise ValueError(
+                f"Example {example.id!r} has the label {example.label}: it must be 0 or 1."
+            )
+    return torch.tensor([-1 if e.label is None else int(e.label) for e in examples], device="cpu")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import nn
@@ -13,12 +13,19 @@ from gradaccord.data.encoded import Encoded
 from gradaccord.data.examples import Text
 from gradaccord.models.tokens import Tokens
 from gradaccord.models.trunks.trunk import Trunk
-from gradaccord.tasks.kinds.class_logits import ClassLogits
-from gradaccord.tasks.kinds.sequences import Layers, Pair, encode_texts, sequence_head
+from gradaccord.tasks.kinds.class_logits import NamedClasses
+from gradaccord.tasks.kinds.sequences import (
+    Layers,
+    Pair,
+    SentenceOrPair,
+    encode_texts,
+    sequence_head,
+)
+from gradaccord.tasks.task import StartingFile
 
 
 @dataclass(frozen=True)
-class Classification(ClassLogits[Text]):
+class Classification(SentenceOrPair, NamedClasses[Text]):
     """One class of several for a sentence or a pair.
 
     labels: the classes' names, in the order of their numbers.
@@ -34,8 +41,10 @@ class Classification(ClassLogits[Text]):
     dropout: float | None = None
     average: Literal["macro", "binary"] = "macro"
 
-    kind: ClassVar[str] = "classification"
-    metric: ClassVar[str] = "accuracy"
+    kind = "classification"
+    starting_file = StartingFile(
+        "csv", ("columns: {first: sentence, label: label}", "labels: [negative, positive]")
+    )
 
     def __post_init__(self) -> None:
         if len(self.labels) < 2 or len(set(self.labels)) < len(self.labels):
@@ -63,28 +72,3 @@ class Classification(ClassLogits[Text]):
 
     def new_head(self, trunk: Trunk) -> nn.Module:
         return sequence_head(trunk, len(self.labels), self.head, self.dropout, pair=self.pair)
-
-    def decode(self, examples: Sequence[Text], encoded: Encoded, rows: Sequence[Any]) -> list[Any]:
-        return [self.labels[int(logits.argmax())] for logits in rows]
-
-    def gold(self, example: Text) -> str | None:
-        return None if example.label is None else self.labels[int(example.label)]
-
-    def score(self, examples: Sequence[Text], predictions: Sequence[Any]) -> dict[str, float]:
-        from sklearn.metrics import accuracy_score, f1_score
-
-        from gradaccord.tasks.predictions import labelled
-
-        gold, predicted = labelled(self, examples, predictions)
-        for prediction in predicted:
-            if prediction not in self.labels:
-                raise ValueError(
-                    f"A prediction is {prediction!r}: it must be one of {', '.join(self.labels)}."
-                )
-        options: dict[str, Any] = {"average": self.average, "zero_division": 0.0}
-        if self.average == "binary":
-            options["pos_label"] = self.labels[-1]
-        return {
-            "accuracy": 100 * float(accuracy_score(gold, predicted)),
-            "f1": 100 * float(f1_score(gold, predicted, **options)),
-        }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import nn
@@ -15,6 +15,7 @@ from gradaccord.models.tokens import Tokens
 from gradaccord.models.trunks.trunk import Trunk
 from gradaccord.tasks.kinds.class_logits import ClassLogits
 from gradaccord.tasks.kinds.sequences import Layers, sequence_head
+from gradaccord.tasks.task import StartingFile
 from gradaccord.tasks.tokenising import tokenised
 
 
@@ -30,8 +31,18 @@ class EntityCloze(ClassLogits[Cloze]):
     max_length: int = 512
     dropout: float | None = None
 
-    kind: ClassVar[str] = "cloze"
-    metric: ClassVar[str] = "f1"
+    kind = "cloze"
+    metric = "f1"
+    divergence = None
+    graded = True
+    starting_file = StartingFile(
+        "jsonl", ("# each line: passage, query (with @placeholder), entities, answers",)
+    )
+    sample_question = {
+        "passage": "Ann lives in Paris.",
+        "query": "@placeholder is a city.",
+        "entities": ["Ann", "Paris"],
+    }
 
     def encode(self, examples: Sequence[Cloze], tokens: Tokens) -> Encoded:
         for example in examples:
@@ -43,24 +54,13 @@ class EntityCloze(ClassLogits[Cloze]):
             [e.query.replace(Cloze.PLACEHOLDER, entity) for _, e, entity in rows],
             max_length=self.max_length,
         )
-        return Encoded(
-            ids=found.ids,
-            types=found.types,
-            first=torch.arange(len(rows) + 1, device="cpu"),
+        labels = [int(entity in e.answers) if e.answers else -1 for _, e, entity in rows]
+        lost = sum(bool(e.answers) and not set(e.answers) & set(e.entities) for e in examples)
+        return found.encoded(
+            tokens.pad,
+            {"label": torch.tensor(labels, device="cpu")},
             example=torch.tensor([n for n, _, _ in rows], dtype=torch.int64, device="cpu"),
-            columns={
-                "label": torch.tensor(
-                    [int(entity in e.answers) if e.answers else -1 for _, e, entity in rows],
-                    device="cpu",
-                )
-            },
-            notes={
-                "truncated": found.truncated,
-                "answers not among the entities": sum(
-                    bool(e.answers) and not set(e.answers) & set(e.entities) for e in examples
-                ),
-            },
-            pad=tokens.pad,
+            notes={"answers not among the entities": lost},
         )
 
     def new_head(self, trunk: Trunk) -> nn.Module:
@@ -79,16 +79,13 @@ class EntityCloze(ClassLogits[Cloze]):
         return example.answers[0] if example.answers else None
 
     def score(self, examples: Sequence[Cloze], predictions: Sequence[Any]) -> dict[str, float]:
-        from gradaccord.tasks.predictions import labelled
-
-        _, predicted = labelled(self, examples, predictions)
+        _, predicted = self.labelled(examples, predictions)
         return best_matches(predicted, [e.answers for e in examples if e.answers])
 
 
 def best_matches(predictions: Sequence[str], answers: Sequence[Sequence[str]]) -> dict[str, float]:
     """F1 and exact match in percent, for each prediction against the answer that fits it best."""
-    from gradaccord.tasks.qa.normalise import normalised
-    from gradaccord.tasks.qa.scoring import compare
+    from gradaccord.tasks.qa.scoring import compare, normalised
 
     f1 = exact = 0.0
     for prediction, right in zip(predictions, answers, strict=True):

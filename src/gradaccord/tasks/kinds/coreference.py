@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from gradaccord.data.examples import Coreference
 from gradaccord.tasks.kinds.span_pair import Marked, SpanPair
+from gradaccord.tasks.task import StartingFile
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,13 @@ class PronounResolution(SpanPair[Coreference]):
 
     max_length: int = 256
 
-    kind: ClassVar[str] = "coreference"
+    kind = "coreference"
+    starting_file = StartingFile(
+        "jsonl", ("# each line: text, noun_span and pronoun_span ([start, end]), label",)
+    )
+    sample_question = {
+        "text": "Ann left, she is ill.", "noun_span": [0, 3], "pronoun_span": [10, 13],
+    }  # fmt: skip
 
     def texts(self, example: Coreference) -> tuple[str, ...]:
         return (example.text,)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import nn
@@ -12,16 +12,17 @@ from torch.nn.functional import pad
 
 from gradaccord.data.encoded import Batch, Encoded
 from gradaccord.data.images.labelled import Images, Picture
-from gradaccord.models.heads.layers import layers
+from gradaccord.models.heads import layers
 from gradaccord.models.tokens import Tokens
 from gradaccord.models.trunks.images import ImageTrunk
 from gradaccord.models.trunks.trunk import Trunk
-from gradaccord.tasks.kinds.class_logits import ClassLogits
+from gradaccord.tasks.kinds.class_logits import NamedClasses
 from gradaccord.tasks.kinds.sequences import Layers, layer_sizes
+from gradaccord.tasks.task import StartingFile
 
 
 @dataclass(frozen=True)
-class ImageClassification(ClassLogits[Picture]):
+class ImageClassification(NamedClasses[Picture]):
     """One class of several for an image.
 
     labels: the classes' names, in the order of their numbers.
@@ -39,8 +40,12 @@ class ImageClassification(ClassLogits[Picture]):
     head: Layers = "linear"
     dropout: float | None = None
 
-    kind: ClassVar[str] = "image"
-    metric: ClassVar[str] = "accuracy"
+    kind = "image"
+    starting_file = StartingFile(
+        "",
+        ("first: {data: fashion-mnist}", "# second: {data: mnist}"),
+        "resnet18                # or conv4; fresh weights",
+    )
 
     def __post_init__(self) -> None:
         if len(self.mean) != len(self.std):
@@ -79,20 +84,21 @@ class ImageClassification(ClassLogits[Picture]):
             )
         return ImageHead(self, trunk)
 
-    def decode(self, examples: Sequence[Picture], encoded: Encoded, rows: Sequence[Any]) -> list[Any]:
-        return [self.labels[int(logits.argmax())] for logits in rows]
+    def question_fields(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        return (), ()
 
-    def gold(self, example: Picture) -> str | None:
-        return None if example.label is None else self.labels[example.label]
+    def checked_question(self, given: Any, where: str) -> Picture:
+        if not isinstance(given, Picture):
+            raise ValueError(
+                f"{where}: an image task is asked in Python, with a "
+                "`gradaccord.data.images.labelled.Picture`."
+            )
+        return given
 
-    def score(self, examples: Sequence[Picture], predictions: Sequence[Any]) -> dict[str, float]:
-        from sklearn.metrics import accuracy_score, f1_score
-
-        from gradaccord.tasks.predictions import labelled
-
-        gold, predicted = labelled(self, examples, predictions)
-        f1 = f1_score(gold, predicted, average="macro", zero_division=0.0)
-        return {"accuracy": 100 * float(accuracy_score(gold, predicted)), "f1": 100 * float(f1)}
+    def sample_code(self, trunk: Mapping[str, Any]) -> tuple[str, list[str]]:
+        shape = f"{len(self.mean)}, {trunk.get('size', 32)}, {trunk.get('size', 32)}"
+        imports = ["from gradaccord.data.images.labelled import Picture", "import torch"]
+        return f"Picture(torch.zeros({shape}, dtype=torch.uint8), None)", imports
 
 
 class ImageHead(nn.Module):

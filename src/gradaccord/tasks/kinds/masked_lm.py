@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import nn
@@ -17,7 +17,7 @@ from gradaccord.data.text.masking import Mask
 from gradaccord.data.text.masking import Tokens as MaskTokens
 from gradaccord.models.tokens import Tokens
 from gradaccord.models.trunks.trunk import Trunk
-from gradaccord.tasks.task import Output, Task
+from gradaccord.tasks.task import Output, StartingFile, Task
 from gradaccord.tasks.tokenising import encodings
 
 
@@ -37,8 +37,9 @@ class MaskedLM(Task[Line]):
     seed: int = 0
     max_length: int = 128
 
-    kind: ClassVar[str] = "masked_lm"
-    metric: ClassVar[str] = "accuracy"
+    kind = "masked_lm"
+    metric = "accuracy"
+    starting_file = StartingFile("txt", ("# a text a line",))
 
     def __post_init__(self) -> None:
         if not 0 < self.share <= 1:
@@ -103,9 +104,7 @@ class MaskedLM(Task[Line]):
 
     def score(self, examples: Sequence[Line], predictions: Sequence[Any]) -> dict[str, float]:
         """Accuracy in percent; the mean loss and its exponential, which are not percentages."""
-        from gradaccord.tasks.predictions import labelled
-
-        labelled(self, examples, predictions)
+        self.labelled(examples, predictions)
         count = sum(len(prediction["masked"]) for prediction in predictions)
         if not count:
             raise ValueError(

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
-import torch
 from torch import nn
 
 from gradaccord.data.encoded import Encoded
 from gradaccord.data.examples import Candidate
 from gradaccord.models.tokens import Tokens
 from gradaccord.models.trunks.trunk import Trunk
-from gradaccord.tasks.kinds.binary import Binary, answers, binary_labels
+from gradaccord.tasks.kinds.class_logits import Binary, binary_labels
 from gradaccord.tasks.kinds.sequences import Layers, sequence_head
+from gradaccord.tasks.task import StartingFile
 from gradaccord.tasks.tokenising import tokenised
 
 
@@ -32,8 +32,15 @@ class MultiAnswer(Binary[Candidate]):
     max_length: int = 512  # 13 % of MultiRC's training rows are longer, with BERT's word pieces
     dropout: float | None = None
 
-    kind: ClassVar[str] = "multi_answer"
-    metric: ClassVar[str] = "f1a"
+    kind = "multi_answer"
+    metric = "f1a"
+    starting_file = StartingFile(
+        "jsonl",
+        ("# each line: passage, question, answer, label (true or false), group (of the question)",),
+    )
+    sample_question = {
+        "passage": "Ann lives in Paris.", "question": "Where does Ann live?", "answer": "Paris",
+    }  # fmt: skip
 
     def encode(self, examples: Sequence[Candidate], tokens: Tokens) -> Encoded:
         label = binary_labels(examples)
@@ -43,15 +50,7 @@ class MultiAnswer(Binary[Candidate]):
             [f"{e.question} {e.answer}" for e in examples],
             max_length=self.max_length,
         )
-        return Encoded(
-            ids=found.ids,
-            types=found.types,
-            first=torch.arange(len(examples) + 1, device="cpu"),
-            example=torch.arange(len(examples), device="cpu"),
-            columns={"label": label},
-            notes={"truncated": found.truncated},
-            pad=tokens.pad,
-        )
+        return found.encoded(tokens.pad, {"label": label})
 
     def new_head(self, trunk: Trunk) -> nn.Module:
         return sequence_head(trunk, 2, self.head, self.dropout, pair="cross")
@@ -59,7 +58,7 @@ class MultiAnswer(Binary[Candidate]):
     def score(self, examples: Sequence[Candidate], predictions: Sequence[Any]) -> dict[str, float]:
         from sklearn.metrics import f1_score
 
-        gold, predicted = answers(self, examples, predictions)
+        gold, predicted = self.answers(examples, predictions)
         right: dict[Any, bool] = defaultdict(lambda: True)
         questions = [e.group or (e.passage, e.question) for e in examples if e.label is not None]
         for question, truth, said in zip(questions, gold, predicted, strict=True):

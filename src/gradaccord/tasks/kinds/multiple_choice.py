@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import nn
 
 from gradaccord.data.encoded import Batch, Encoded
 from gradaccord.data.examples import Choices
-from gradaccord.models.heads.layers import layers
+from gradaccord.models.heads import layers
 from gradaccord.models.tokens import Tokens
 from gradaccord.models.trunks.trunk import Trunk
 from gradaccord.tasks.kinds.class_logits import ClassLogits
 from gradaccord.tasks.kinds.sequences import Layers, layer_sizes
+from gradaccord.tasks.task import StartingFile
 from gradaccord.tasks.tokenising import tokenised
 
 # What stands between premise and choice: COPA's own questions, and the words for "because" and
@@ -55,8 +56,17 @@ class MultipleChoice(ClassLogits[Choices]):
     max_length: int = 128
     dropout: float | None = None
 
-    kind: ClassVar[str] = "multiple_choice"
-    metric: ClassVar[str] = "accuracy"
+    kind = "multiple_choice"
+    metric = "accuracy"
+    starting_file = StartingFile(
+        "csv",
+        ('columns: {premise: premise, question: question, choices: "choice1,choice2", label: label}',),
+    )
+    sample_question = {
+        "premise": "It rained.",
+        "question": "effect",
+        "choices": ["The street got wet.", "The street dried."],
+    }
 
     def __post_init__(self) -> None:
         if self.language not in QUESTIONS and not (self.cause and self.effect):
@@ -80,26 +90,15 @@ class MultipleChoice(ClassLogits[Choices]):
                     f"Example {e.id!r} has the label {e.label}: it must be one of "
                     f"0..{len(e.choices) - 1}, the number of a choice."
                 )
-        counts = [len(e.choices) for e in examples]
         found = tokenised(
             tokens,
             [f"{e.premise} {self.question(e)}".strip() for e in examples for _ in e.choices],
             [choice for e in examples for choice in e.choices],
             max_length=self.max_length,
         )
-        return Encoded(
-            ids=found.ids,
-            types=found.types,
-            first=torch.tensor([0, *counts], device="cpu").cumsum(0),
-            example=torch.arange(len(examples), device="cpu"),
-            columns={
-                "label": torch.tensor(
-                    [-1 if e.label is None else e.label for e in examples], device="cpu"
-                )
-            },
-            notes={"truncated": found.truncated},
-            pad=tokens.pad,
-        )
+        labels = [-1 if e.label is None else e.label for e in examples]
+        first = torch.tensor([0, *(len(e.choices) for e in examples)], device="cpu").cumsum(0)
+        return found.encoded(tokens.pad, {"label": torch.tensor(labels, device="cpu")}, first=first)
 
     def new_head(self, trunk: Trunk) -> nn.Module:
         return ChoiceHead(
@@ -117,9 +116,7 @@ class MultipleChoice(ClassLogits[Choices]):
     def score(self, examples: Sequence[Choices], predictions: Sequence[Any]) -> dict[str, float]:
         from sklearn.metrics import accuracy_score
 
-        from gradaccord.tasks.predictions import labelled
-
-        gold, predicted = labelled(self, examples, predictions)
+        gold, predicted = self.labelled(examples, predictions)
         for prediction in predicted:
             if isinstance(prediction, bool) or not isinstance(prediction, int):
                 raise ValueError(f"A prediction is {prediction!r}: it must be the number of a choice.")

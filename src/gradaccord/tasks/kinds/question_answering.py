@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -12,16 +12,14 @@ from torch.nn.functional import cross_entropy
 
 from gradaccord.data.encoded import IGNORED, Batch, Encoded
 from gradaccord.data.examples import Question
-from gradaccord.models.heads.token_head import TokenHead
+from gradaccord.models.heads import TokenHead
 from gradaccord.models.tokens import Tokens
 from gradaccord.models.trunks.trunk import Trunk
-from gradaccord.tasks.predictions import labelled
 from gradaccord.tasks.qa.breaks import Split
-from gradaccord.tasks.qa.normalise import Normalisation
-from gradaccord.tasks.qa.scoring import NullThreshold, best_match, best_null_threshold
+from gradaccord.tasks.qa.scoring import Normalisation, NullThreshold, best_match, best_null_threshold
 from gradaccord.tasks.qa.spans import Answer, Spans, best_spans, ranked
 from gradaccord.tasks.qa.windows import encode_questions, has_answer
-from gradaccord.tasks.task import Output, Task
+from gradaccord.tasks.task import Output, StartingFile, Task
 
 
 @dataclass(frozen=True)
@@ -55,8 +53,14 @@ class QuestionAnswering(Task[Question]):
     split: Split = "tokenizer"
     dropout: float = 0.0
 
-    kind: ClassVar[str] = "question_answering"
-    metric: ClassVar[str] = "f1"
+    kind = "question_answering"
+    metric = "f1"
+    divergence = "span"
+    graded = True
+    starting_file = StartingFile(
+        "json", ("# as SQuAD has it; or jsonl with question, context, answers",)
+    )
+    sample_question = {"question": "Where does Ann live?", "context": "Ann lives in Paris."}
 
     def __post_init__(self) -> None:
         for name, least in (("max_length", 16), ("stride", 0), ("max_answer_length", 1), ("n_best", 1)):
@@ -168,7 +172,7 @@ class QuestionAnswering(Task[Question]):
     def _labelled(
         self, examples: Sequence[Question], predictions: Sequence[Any]
     ) -> tuple[list[Question], list[Any]]:
-        _, predicted = labelled(self, examples, predictions)
+        _, predicted = self.labelled(examples, predictions)
         return [example for example in examples if self.gold(example) is not None], predicted
 
     def _raw(

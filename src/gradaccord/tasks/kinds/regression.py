@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import nn
@@ -15,12 +15,18 @@ from gradaccord.data.encoded import Batch, Encoded
 from gradaccord.data.examples import Text
 from gradaccord.models.tokens import Tokens
 from gradaccord.models.trunks.trunk import Trunk
-from gradaccord.tasks.kinds.sequences import Layers, Pair, encode_texts, sequence_head
-from gradaccord.tasks.task import Output, Task
+from gradaccord.tasks.kinds.sequences import (
+    Layers,
+    Pair,
+    SentenceOrPair,
+    encode_texts,
+    sequence_head,
+)
+from gradaccord.tasks.task import Output, StartingFile
 
 
 @dataclass(frozen=True)
-class Regression(Task[Text]):
+class Regression(SentenceOrPair):
     """A value between `low` and `high`, learned by mean squared error on that scale.
 
     pair: "cross" encodes two sentences as one sequence, "separate" each alone (None: no pairs).
@@ -39,8 +45,13 @@ class Regression(Task[Text]):
     max_length: int = 128
     dropout: float | None = None
 
-    kind: ClassVar[str] = "regression"
-    metric: ClassVar[str] = "pearson"
+    kind = "regression"
+    metric = "pearson"
+    divergence = "regression"
+    starting_file = StartingFile(
+        "csv",
+        ("columns: {first: sentence1, second: sentence2, label: score}", "low: 0", "high: 5"),
+    )
 
     def __post_init__(self) -> None:
         if not -math.inf < self.low < self.high < math.inf:
@@ -106,13 +117,17 @@ class Regression(Task[Text]):
         return None if example.label is None else float(example.label)
 
     def score(self, examples: Sequence[Text], predictions: Sequence[Any]) -> dict[str, float]:
-        from gradaccord.tasks.predictions import labelled
-
-        gold, predicted = labelled(self, examples, predictions)
+        gold, predicted = self.labelled(examples, predictions)
         for prediction in predicted:
             if isinstance(prediction, bool) or not isinstance(prediction, int | float):
                 raise ValueError(f"A prediction is {prediction!r}: it must be a number.")
         return correlations(gold, predicted)
+
+    def error(self, example: Text, gold: Any, predicted: Any, row: Any) -> float | None:
+        return abs(float(predicted) - float(gold))
+
+    def signed_error(self, gold: Any, predicted: Any) -> float | None:
+        return float(predicted) - float(gold)
 
 
 def _swapped(example: Text) -> Text:

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import torch
 
 from gradaccord.data.encoded import Encoded
 from gradaccord.data.examples import Text
-from gradaccord.models.heads.layers import SequenceHead
+from gradaccord.models.heads import SequenceHead
 from gradaccord.models.tokens import Tokens
 from gradaccord.models.trunks.trunk import Trunk
+from gradaccord.tasks.task import Task
 from gradaccord.tasks.tokenising import tokenised
 
 Pair = Literal["cross", "separate"]
 Layers = Literal["linear", "hidden"] | tuple[int, ...]
+
+
+class SentenceOrPair(Task[Text]):
+    """Base class of the kinds that read a sentence or, with the option `pair`, two."""
+
+    pair: Pair | None
+
+    def question_fields(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        return ("first", "second") if self.pair else ("first",), ("id",)
+
+    def sample_code(self, trunk: Mapping[str, Any]) -> tuple[str, list[str]]:
+        pair = {"first": "some text", "second": "some other text"}
+        return repr(pair if self.pair else self.sample_question), []
 
 
 def layer_sizes(head: Layers, hidden: int, *, pair: bool) -> tuple[int, ...]:
@@ -36,7 +50,7 @@ def sequence_head(
     return SequenceHead(
         trunk.hidden,
         outputs,
-        sequences=2 if pair == "separate" else 1,
+        pair=pair == "separate",
         layer_sizes=layer_sizes(head, trunk.hidden, pair=pair is not None),
         dropout=trunk.dropout if dropout is None else dropout,
     )
@@ -56,15 +70,8 @@ def encode_texts(
     else:
         found = tokenised(tokens, firsts, seconds, max_length=max_length)
     step = 2 if pair == "separate" else 1
-    return Encoded(
-        ids=found.ids,
-        types=found.types,
-        first=torch.arange(0, step * len(examples) + 1, step, device="cpu"),
-        example=torch.arange(len(examples), device="cpu"),
-        columns={"label": label},
-        notes={"truncated": found.truncated},
-        pad=tokens.pad,
-    )
+    first = torch.arange(0, step * len(examples) + 1, step, device="cpu")
+    return found.encoded(tokens.pad, {"label": label}, first=first)
 
 
 def _check(examples: Sequence[Text], pair: Pair | None) -> None:

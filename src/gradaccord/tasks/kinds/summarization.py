@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -16,7 +16,7 @@ from gradaccord.data.examples import Document
 from gradaccord.models.tokens import Tokens
 from gradaccord.models.trunks.seq2seq import Seq2SeqTrunk, SummaryHead, documents, summary_labels
 from gradaccord.models.trunks.trunk import Trunk
-from gradaccord.tasks.task import Output, Task
+from gradaccord.tasks.task import Output, StartingFile, Task
 from gradaccord.tasks.tokenising import encodings
 
 ROUGE = ("rouge1", "rouge2", "rougeL")
@@ -48,8 +48,15 @@ class Summarization(Task[Document]):
     references: Literal["best", "mean"] = "best"
     words: Literal["english", "spaced"] = "english"
 
-    kind: ClassVar[str] = "summarization"
-    metric: ClassVar[str] = "rougeL"
+    kind = "summarization"
+    metric = "rougeL"
+    graded = True
+    generates = True
+    starting_file = StartingFile(
+        "csv",
+        ("columns: {text: document, summaries: summary}",),
+        "PATH                    # the folder of an encoder-decoder, such as T5 or BART",
+    )
 
     def encode(self, examples: Sequence[Document], tokens: Tokens) -> Encoded:
         texts = [self.prefix + example.text for example in examples]
@@ -115,9 +122,7 @@ class Summarization(Task[Document]):
         return example.summaries[0] if example.summaries else None
 
     def score(self, examples: Sequence[Document], predictions: Sequence[Any]) -> dict[str, float]:
-        from gradaccord.tasks.predictions import labelled
-
-        labelled(self, examples, predictions)
+        self.labelled(examples, predictions)
         scorer = self._scorer()
         totals, count = dict.fromkeys(ROUGE, 0.0), 0
         for example, prediction in zip(examples, predictions, strict=True):

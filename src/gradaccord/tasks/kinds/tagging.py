@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -13,13 +13,12 @@ from torch.nn.functional import cross_entropy
 
 from gradaccord.data.encoded import IGNORED, Batch, Encoded, Ragged
 from gradaccord.data.examples import Tagged
-from gradaccord.models.heads.token_head import TokenHead
+from gradaccord.models.heads import TokenHead
 from gradaccord.models.tokens import Encoding, Tokens
 from gradaccord.models.trunks.trunk import Trunk
-from gradaccord.tasks.kinds.iob2 import OUTSIDE, best_sequence, check_tags, tag_names
-from gradaccord.tasks.predictions import labelled
-from gradaccord.tasks.task import Output, Task
+from gradaccord.tasks.task import Output, StartingFile, Task
 
+OUTSIDE = "O"
 _BLOCK = 2000  # sentences tokenised at once
 
 
@@ -40,8 +39,12 @@ class Tagging(Task[Tagged]):
     decoding: Literal["greedy", "constrained"] = "greedy"
     dropout: float | None = None
 
-    kind: ClassVar[str] = "tagging"
-    metric: ClassVar[str] = "f1"
+    kind = "tagging"
+    metric = "f1"
+    divergence = "tokens"
+    starting_file = StartingFile(
+        "conll", ("# a word and its IOB2 tag a line, an empty line between sentences",)
+    )
 
     def __post_init__(self) -> None:
         if not self.labels:
@@ -152,7 +155,7 @@ class Tagging(Task[Tagged]):
         from seqeval.metrics.v1 import precision_recall_fscore_support
         from seqeval.scheme import IOB2
 
-        gold, predicted = labelled(self, examples, predictions)
+        gold, predicted = self.labelled(examples, predictions)
         known = set(self.tags)
         for one, tags in zip((e for e in examples if e.tags), predicted, strict=True):
             if not isinstance(tags, list | tuple) or len(tags) != len(one.words) or set(tags) - known:
@@ -168,6 +171,21 @@ class Tagging(Task[Tagged]):
             "precision": 100 * float(precision),
             "recall": 100 * float(recall),
         }
+
+    def takes_labels(self, labels: Sequence[str]) -> bool:
+        """Tags are compared by name, and a type that does not occur does no harm."""
+        return set(labels) <= set(self.labels)
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        return OUTSIDE, *self.labels
+
+    def class_pairs(self, gold: Any, predicted: Any) -> list[tuple[str, str]]:
+        return [(_type(g), _type(p)) for g, p in zip(gold, predicted, strict=True)]
+
+
+def _type(tag: str) -> str:
+    return tag.partition("-")[2] or OUTSIDE
 
 
 def first_pieces(windows: Sequence[Encoding]) -> list[list[int]]:
@@ -186,3 +204,48 @@ def first_pieces(windows: Sequence[Encoding]) -> list[list[int]]:
             row.append(reached if begins else -1)
         found.append(row)
     return found
+
+
+def tag_names(types: Sequence[str]) -> tuple[str, ...]:
+    """O, then B- and I- of each entity type."""
+    return (OUTSIDE, *(f"{edge}-{kind}" for kind in types for edge in "BI"))
+
+
+def check_tags(tags: Sequence[str], known: Sequence[str], where: str) -> None:
+    """A tag that is unknown, or an I- that continues nothing of its type, is an error."""
+    before = OUTSIDE
+    for place, tag in enumerate(tags):
+        if tag not in known:
+            raise ValueError(
+                f"{where} has the tag {tag!r} at word {place + 1}: use one of {', '.join(known)}."
+            )
+        if tag.startswith("I-") and before[2:] != tag[2:]:
+            raise ValueError(
+                f"{where} has {tag!r} at word {place + 1} after {before!r}: in IOB2 an entity begins "
+                f"with 'B-{tag[2:]}'."
+            )
+        before = tag
+
+
+def best_sequence(scores: torch.Tensor, names: Sequence[str]) -> list[int]:
+    """The sequence of the highest total score among those that IOB2 allows (Viterbi).
+
+    scores: [words, tags].
+    """
+    forbidden = torch.tensor(
+        [[after.startswith("I-") and before[2:] != after[2:] for after in names] for before in names],
+        device="cpu",
+    )
+    move = torch.zeros(forbidden.shape, dtype=scores.dtype, device="cpu").masked_fill(
+        forbidden, -torch.inf
+    )
+    total = scores[0] + move[names.index(OUTSIDE)]
+    back = []
+    for word in scores[1:]:
+        best, source = (total.unsqueeze(1) + move).max(0)
+        back.append(source)
+        total = best + word
+    path = [int(total.argmax())]
+    for source in reversed(back):
+        path.append(int(source[path[-1]]))
+    return path[::-1]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from gradaccord.data.examples import WordPair
 from gradaccord.tasks.kinds.span_pair import Marked, SpanPair
+from gradaccord.tasks.task import StartingFile
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,14 @@ class WordInContext(SpanPair[WordPair]):
     Pilehvar & Camacho-Collados 2019; the head is that of SuperGLUE's baseline with |u - v| added.
     """
 
-    kind: ClassVar[str] = "word_in_context"
+    kind = "word_in_context"
+    starting_file = StartingFile(
+        "jsonl", ("# each line: first, second, first_span and second_span ([start, end]), label",)
+    )
+    sample_question = {
+        "first": "the river bank", "second": "the bank pays",
+        "first_span": [10, 14], "second_span": [4, 8],
+    }  # fmt: skip
 
     def texts(self, example: WordPair) -> tuple[str, ...]:
         return example.first, example.second

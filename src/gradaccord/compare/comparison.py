@@ -1,0 +1,88 @@
+"""The outcome of a comparison as types, and `comparison.json`, where it is kept."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+from gradaccord.compare.statistics import Difference, Mean, Number
+from gradaccord.runs.versioned import Versioned
+
+AVERAGE = "average"  # over the trained tasks, beside the tasks themselves
+
+
+class Costs(BaseModel):
+    """Relative to the baseline, median over seeds."""
+
+    model_config = ConfigDict(frozen=True)
+
+    seconds: Number
+    gradients: Number
+    memory_mb: Number
+
+
+class Standing(BaseModel):
+    """How one method fared."""
+
+    model_config = ConfigDict(frozen=True)
+
+    method: str  # as `Spec.parse` reads it
+    is_control: bool
+    seeds: tuple[int, ...]  # those that finished
+    scores: dict[str, Mean]  # task -> main metric in percent, and `AVERAGE`
+    vs_baseline: Difference  # of the average, as is `vs_control`
+    control: str | None  # the strongest of its controls
+    vs_control: Difference | None
+    train_loss: Mean  # of the last steps, mean over tasks
+    cosine: Mean  # between the tasks' gradients at the last evaluation
+    distance: Mean  # from the pretrained weights
+    collapsed: tuple[int, ...]  # seeds that learned less than half of what the baseline did
+    costs: Costs
+    missing: dict[int, str]  # seed -> why the run has no results
+
+    @property
+    def label(self) -> str:
+        """The name, and whether it is a control."""
+        return self.method + (" (control)" if self.is_control else "")
+
+    @property
+    def average(self) -> Mean:
+        """Over the trained tasks."""
+        return self.scores[AVERAGE]
+
+    @property
+    def beats_both(self) -> bool:
+        """Clearly better than the baseline and than its control, if it has one."""
+        return self.vs_baseline.clear_gain and (self.vs_control is None or self.vs_control.clear_gain)
+
+
+class Comparison(Versioned):
+    """All methods, the baseline first. Files of 0.1 have the same fields."""
+
+    FILE = "comparison.json"
+    model_config = ConfigDict(frozen=True)
+
+    split: str  # that the scores are of
+    tasks: tuple[str, ...]
+    metrics: dict[str, str]  # task -> main metric
+    findings: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    methods: tuple[Standing, ...]
+
+    @property
+    def baseline(self) -> Standing:
+        """What all are compared with."""
+        return self.methods[0]
+
+    @property
+    def tests(self) -> dict[tuple[str, str], Difference]:
+        """Every comparison once, by who is compared with whom; the baseline may be the control."""
+        found = {(own.method, self.baseline.method): own.vs_baseline for own in self.methods[1:]}
+        for own in self.methods:
+            if own.control is not None and own.vs_control is not None:
+                found[own.method, own.control] = own.vs_control
+        return found
+
+    @property
+    def tests_with_p(self) -> int:
+        """How many tests the p values are corrected for."""
+        return sum(not difference.no_p for difference in self.tests.values())

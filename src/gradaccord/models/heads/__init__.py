@@ -1,1 +1,0 @@
-"""What reads the trunk: one head per task."""

@@ -1,0 +1,151 @@
+"""What a report shows: the runs below a folder, with their logs, grouped by method."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gradaccord.compare.comparison import Comparison
+from gradaccord.compare.specs import Spec
+from gradaccord.compare.summary import runs_in, summarise
+from gradaccord.runs.files import ABOUT, CONFIG, LOG, read_json
+from gradaccord.runs.log import read_log
+from gradaccord.runs.results import EvaluationRecord, Results
+
+WANTED = "a folder of `gradaccord train`, `compare` or `sweep`"
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """One run. A run of `stl` has the curves of its tasks' models laid side by side."""
+
+    folder: Path
+    results: Results
+    steps: list[dict[str, Any]]  # the log's, the warm start left out
+    evaluations: list[EvaluationRecord]
+    about: dict[str, Any]
+    config: str
+
+
+@dataclass(frozen=True)
+class ReportData:
+    """Everything below a folder."""
+
+    folder: Path
+    methods: dict[str, list[FinishedRun]]  # those with a finished run, the baseline first
+    comparison: Comparison | None = None  # None for a single run
+    unfinished: list[str] = field(default_factory=list)  # runs without results, as sentences
+
+    @property
+    def runs(self) -> list[FinishedRun]:
+        """All of them."""
+        return [run for runs in self.methods.values() for run in runs]
+
+    @property
+    def band(self) -> str:
+        """What the bands of curves are."""
+        several = any(len(runs) > 1 for runs in self.methods.values())
+        return "Mean over seeds; the band is one standard error. " if several else ""
+
+    @property
+    def split(self) -> str:
+        """The one that counts: test where all trained tasks have it, else dev."""
+        if self.comparison is not None:
+            return self.comparison.split
+        return self.runs[0].results.split
+
+
+def read_report_data(folder: Path) -> ReportData:
+    """A run's folder, or one that `gradaccord compare` wrote, be it finished or not."""
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is no folder: give {WANTED}.")
+    if Results.exists(folder):
+        run = read_run(folder)
+        return ReportData(folder, {run.results.method_name: [run]})
+    runs = {(own.parent.name, _seed(own)): own for own in sorted(folder.glob("*/seed-*"))}
+    if not any(map(Results.exists, runs.values())):
+        state = "only unfinished runs" if runs or (folder / CONFIG).exists() else "no run"
+        raise ValueError(f"{folder} holds {state}: give {WANTED} with at least one that is finished.")
+    if Comparison.exists(folder):
+        return _of_comparison(folder, runs, Comparison.read(folder))
+    return _of_comparison(folder, runs, summarise(runs_in(runs.values())))  # it was cut short
+
+
+def read_run(folder: Path) -> FinishedRun:
+    """One finished run."""
+    results = Results.read(folder)
+    parts = [folder / name for name in results.trained if (folder / name / LOG).exists()]
+    if (folder / LOG).exists() or not parts:
+        parts = [folder]
+    logs = [read_log(part / LOG) if (part / LOG).exists() else [] for part in parts]
+    steps = [[r for r in log if r.get("event") == "step" and r.get("phase") == "main"] for log in logs]
+    alone = len(parts) == 1
+    config = next((p / CONFIG for p in (folder, *parts) if (p / CONFIG).exists()), None)
+    about = next((p / ABOUT for p in (folder, *parts) if (p / ABOUT).exists()), None)
+    return FinishedRun(
+        folder=folder,
+        results=results,
+        steps=steps[0] if alone else _steps_side_by_side(steps),
+        evaluations=results.evaluations if alone else _evaluations_side_by_side(logs),
+        about=read_json(about) if about else {},
+        config=config.read_text(encoding="utf-8") if config else "",
+    )
+
+
+def _of_comparison(
+    folder: Path, runs: Mapping[tuple[str, int], Path], comparison: Comparison
+) -> ReportData:
+    """The runs of a comparison, in its order."""
+    methods: dict[str, list[FinishedRun]] = {}
+    unfinished = []
+    for own in comparison.methods:
+        place = Spec.parse(own.method).folder
+        for seed in own.seeds:
+            run = runs.get((place, seed))
+            if run is not None and Results.exists(run):
+                methods.setdefault(own.method, []).append(read_run(run))
+            else:
+                unfinished.append(f"The folder of {own.method}, seed {seed}, is gone.")
+        for seed, reason in own.missing.items():
+            unfinished.append(f"{own.method}, seed {seed}: {reason}.")
+    if not methods:
+        raise ValueError(
+            f"{folder} holds none of the runs that its {Comparison.FILE} names: give {WANTED}."
+        )
+    return ReportData(folder, methods, comparison, unfinished)
+
+
+def _steps_side_by_side(parts: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Steps of models that were trained one after another, as if all had been trained at once."""
+    steps = [{**r, "gradients": r["gradients"] * len(parts)} for part in parts for r in part]
+    return sorted(steps, key=lambda record: record["gradients"])
+
+
+def _evaluations_side_by_side(logs: Sequence[Sequence[dict[str, Any]]]) -> list[EvaluationRecord]:
+    """The k-th evaluations of all models as one; each model has the scores of its own task."""
+    parts = [
+        [
+            EvaluationRecord.model_validate(record)
+            for record in log
+            if record.get("event") == "evaluation"
+        ]
+        for log in logs
+    ]
+    return [
+        EvaluationRecord(
+            step=max(one.step for one in several),
+            gradients=sum(one.gradients for one in several),
+            seconds=sum(one.seconds for one in several),
+            average=statistics.fmean(one.average for one in several),
+            scores={t: s for one in several for t, s in one.scores.items() if t in one.train_loss},
+        )
+        for several in zip(*parts, strict=False)
+    ]
+
+
+def _seed(folder: Path) -> int:
+    number = folder.name.removeprefix("seed-")
+    return int(number) if number.isdigit() else -1

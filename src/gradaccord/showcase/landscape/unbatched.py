@@ -1,0 +1,65 @@
+"""Methods that draw nothing at random: few runs, done by the classes as a user would."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from gradaccord.core.losses import Losses
+from gradaccord.core.method import Method
+from gradaccord.methods.combine.gradnorm import GradNorm
+from gradaccord.methods.combine.plain import Sum
+from gradaccord.methods.regularize.recadam import RecAdam
+from gradaccord.showcase.landscape.problem import DEPTH, Point
+
+Iterates = Iterator[torch.Tensor]  # the points after every update, [rates, starts, 1, 2]
+
+RECALL = 1.0  # gamma: while nothing but the pull acts, a tenth of the way back in every step
+RECALL_ENDS = 4  # after one quarter of the steps the objective has half turned to the tasks
+
+
+def descend(
+    model: Point, losses: Losses, method: Method, optimizer: torch.optim.Optimizer
+) -> Iterator[torch.Tensor]:
+    """The loop that a user writes, without end: phi after every step."""
+    while True:
+        method.backward(losses)
+        optimizer.step()
+        method.after_step()
+        optimizer.zero_grad()
+        yield model.phi.detach().clone()
+
+
+def mtl(starts: torch.Tensor, lrs: torch.Tensor) -> Iterates:
+    """Multi-task learning: the sum of the gradients.
+
+    Points are independent here and SGD is linear: a point's rate may as well be a factor of its loss,
+    which lets all rates run at once.
+    """
+    model = Point(starts.repeat(len(lrs), 1, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    losses = model.losses(weight=lrs[:, None])
+    for phi in descend(model, losses, Sum(model), optimizer):
+        yield phi[:, :, None]
+
+
+def gradnorm(starts: torch.Tensor, lr: float) -> Iterates:
+    """GradNorm with the losses shifted by +200: its rates L / L(0) are for positive losses."""
+    runs = []
+    for start in starts:  # the task weights of a run are its own
+        model = Point(start)
+        optimizer = torch.optim.SGD(model.parameters(), lr)
+        method = GradNorm(model, alpha=1.5)
+        runs.append(descend(model, model.losses(shift=DEPTH), method, optimizer))
+    for points in zip(*runs, strict=True):
+        yield torch.stack(points)[None, :, None]
+
+
+def recadam(starts: torch.Tensor, lr: float, steps: int) -> Iterates:
+    """RecAdam on the summed loss; what it recalls, in place of pretrained weights, is the start."""
+    model = Point(starts)
+    t0 = max(1.0, steps / RECALL_ENDS)
+    optimizer = RecAdam(model.parameters(), lr, gamma=RECALL, k=0.05, t0=t0)
+    for phi in descend(model, model.losses(), Sum(model), optimizer):
+        yield phi[None, :, None]

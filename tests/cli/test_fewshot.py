@@ -1,0 +1,238 @@
+"""`gradaccord fewshot`: results, figures, resume, overrides, and what a mistake says."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+pytest.importorskip("PIL")
+pytest.importorskip("matplotlib")
+from few_shot_runs import final_state, newest_state, same, write_patterns
+from PIL import Image
+from typer.testing import CliRunner
+
+from gradaccord.cli.fewshot import app
+from gradaccord.data.images.class_splits import load
+from gradaccord.meta.presets import PRESETS
+from gradaccord.meta.run import Run
+from gradaccord.meta.settings import FewShotSettings
+from gradaccord.runs.lock import locked
+from gradaccord.runs.log import read_log
+
+SMALL = [
+    "--filters", "4", "--queries", "2", "--tasks", "2", "--inner-steps", "2", "--validation-tasks", "4",
+    "--test-tasks", "6", "--test-queries", "2", "--validate-every", "4",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory) -> Path:
+    return write_patterns(tmp_path_factory.mktemp("data") / "patterns.zip")
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path_factory, monkeypatch):
+    monkeypatch.setenv("GRADACCORD_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+    monkeypatch.delenv("GRADACCORD_DATA", raising=False)
+
+
+def call(*arguments: object):
+    return CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=True)
+
+
+def one_line(output: str) -> str:
+    """Without the box that typer draws around an error."""
+    return " ".join(output.replace("│", " ").split())
+
+
+def timeless(folder: Path) -> list[dict[str, object]]:
+    return [
+        {k: v for k, v in record.items() if k != "seconds"} for record in read_log(folder / "log.jsonl")
+    ]
+
+
+def test_a_run_trains_tests_and_draws(pictures, tmp_path):
+    out = tmp_path / "run"
+    result = call(
+        "train", "--data", pictures, *SMALL, "--share", "--iterations", 9, "--seeds", 2, "--out", out
+    )
+    assert result.exit_code == 0, result.output
+    text = " ".join(result.output.split())
+    assert "non-transductive" in text
+    assert "ensemble of 4" in text
+    assert "not a single model" in text
+    assert "mean of 2 seeds" in text
+    for name in ("validation.png", "sharing.png", "adaptation.png", "episode.png"):
+        with Image.open(out / name) as figure:
+            assert min(figure.size) > 300
+            assert len(set(figure.convert("L").resize((64, 64)).tobytes())) > 4  # something is drawn
+    records = read_log(out / "seed-0" / "log.jsonl")
+    assert [r["iteration"] for r in records if "loss" in r] == list(range(1, 10))
+    assert [r["iteration"] for r in records if "validation" in r] == [0, 4, 8, 9]
+    assert len(records[1]["sigma_m"]) == len(records[1]["sigma_lambda"]) == 2
+    summary = json.loads((out / "seed-1" / "results.json").read_text())
+    assert summary["single"]["tasks"] == 6
+    assert summary["single"]["models"] == 1
+    assert summary["single"]["transductive"] is False
+    assert len(summary["curve"]["by_step"]) == 11  # further than the 2 steps of training
+
+    again = call("eval", out, "--tasks", 6, "--ensemble", "--by-step", "--steps", 3)
+    assert again.exit_code == 0, again.output
+    assert again.output.count("after  3 steps") == 2
+    once = call("eval", out / "seed-1", "--tasks", 6)
+    assert f"{summary['single']['value']:.2f} %" in once.output
+    both = call("figures", out, "--out", tmp_path / "curves.svg")
+    assert both.exit_code == 0, both.output
+    assert (tmp_path / "curves.svg").stat().st_size > 1000
+
+
+def test_kill_9_and_resume_end_at_the_same_bits(pictures, tmp_path):
+    options = ["--data", str(pictures), *SMALL, "--share", "--iterations", "24"]
+    whole = call("train", *options, "--out", tmp_path / "whole")
+    assert whole.exit_code == 0, whole.output
+    killed = tmp_path / "killed"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gradaccord.cli.fewshot", "train", *options, "--out", str(killed)],
+        stdout=subprocess.DEVNULL,
+        env=os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())},
+    )
+    try:
+        deadline = time.monotonic() + 120
+        while not (killed / "seed-0" / "best-8.pt").exists():
+            assert process.poll() is None, "the run ended before it was killed"
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        process.send_signal(signal.SIGKILL)
+    finally:
+        process.kill()
+        process.wait()
+    reached = newest_state(killed / "seed-0")["iteration"]
+    assert 4 <= reached < 24
+    with (killed / "seed-0" / "log.jsonl").open("a") as log:
+        log.write('{"iteration": 23, "half a li')  # as a kill may leave it
+    resumed = call("train", "--resume", killed)
+    assert resumed.exit_code == 0, resumed.output
+    assert same(final_state(killed / "seed-0"), final_state(tmp_path / "whole" / "seed-0"))
+    assert timeless(killed / "seed-0") == timeless(tmp_path / "whole" / "seed-0")
+    results = [
+        json.loads((f / "seed-0/results.json").read_text()) for f in (killed, tmp_path / "whole")
+    ]
+    assert results[0]["single"] == results[1]["single"]
+    assert results[0]["ensemble"] == results[1]["ensemble"]
+
+
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_saves_and_says_how_to_go_on(pictures, tmp_path, kind):
+    """So does SIGTERM, by which schedulers end a process."""
+    out = tmp_path / "run"
+    process = subprocess.Popen(
+        [
+            sys.executable, "-m", "gradaccord.cli.fewshot", "train", "--data", str(pictures), *SMALL,
+            "--iterations", "100000", "--out", str(out),
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    try:
+        deadline = time.monotonic() + 120
+        while not (out / "seed-0" / "best-4.pt").exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        process.send_signal(kind)
+        output, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert f"gradaccord fewshot train --resume {out}" in output
+    saved = newest_state(out / "seed-0")["iteration"]
+    assert saved >= 4
+    again = call("train", "--resume", out, "--iterations", saved + 2)
+    assert again.exit_code == 0, again.output
+    assert read_log(out / "seed-0" / "log.jsonl")[-2]["iteration"] == saved + 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--ways", "9"], "`ways` is 9, but there are only 8 classes"),
+        (["--ways", "6"], "`ways` is 6, but there are only 5 classes"),
+        (["--shots", "7"], "has 8 examples, fewer than 7 shots + 2 queries = 9"),
+        (["--algorithm", "mammal"], "`algorithm` is 'mammal': choose one of maml, fomaml"),
+        (["--algorithm", "reptile", "--share"], "`share` adds gradient sharing to maml"),
+        (["--preset", "none"], "There is no preset 'none': choose one of reptile-omniglot-5way"),
+        (["--preset", "reptile-omniglot-5way", "--algorithm", "maml"], "is for reptile, not for maml"),
+        (["--inner-lr", "-1"], "`inner_lr` is -1.0: it must be above 0."),
+        (["--network", "resnet"], "`network` is 'resnet': choose one of auto, maml"),
+        (["--data", "no/such/folder"], "no/such/folder is no folder or zip file of images"),
+        (["--data", "omniglot"], "Give --data-dir"),
+        (["--minutes", "0"], "`minutes` is 0.0"),
+        (["inner_lr"], "The override 'inner_lr' has no `=`: write key=value"),
+        (["inner_rl=1"], "There is no setting 'inner_rl': did you mean 'inner_lr'?"),
+        (["tasks=two"], "`tasks` is 'two': input should be a valid integer"),
+        (["schedule=step"], "`schedule` is 'step': choose one of constant, linear, cosine."),
+        (["keep=0"], "`keep` is 0: it must be at least 1."),
+        (["--resume", "nowhere"], "--data cannot be given with --resume"),
+    ],
+)
+def test_mistakes_get_one_sentence(pictures, tmp_path, monkeypatch, arguments, sentence):
+    monkeypatch.chdir(tmp_path)
+    first = [] if "--data" in arguments else ["--data", str(pictures)]
+    result = call("train", *first, *SMALL, "--iterations", 2, *arguments)
+    assert result.exit_code != 0
+    assert sentence in one_line(result.output)
+
+
+def test_a_folder_in_use_is_not_overwritten_and_resume_keeps_settings(pictures, tmp_path):
+    out = tmp_path / "run"
+    options = ["--data", pictures, *SMALL, "--out", out]
+    assert call("train", *options, "--iterations", 2).exit_code == 0
+    again = call("train", *options, "--iterations", 3)
+    assert again.exit_code != 0
+    assert "holds a run already" in one_line(again.output)
+    changed = FewShotSettings.read(out / "settings.json").changed(inner_lr=0.3)
+    with pytest.raises(
+        ValueError, match=r"has inner_lr=0.1, not 0.3: resume it with the same settings"
+    ):
+        Run(changed, load(pictures), out / "seed-0")
+    assert "finished before" in call("train", "--resume", out).output
+    longer = call("train", "--resume", out, "--iterations", 3)
+    assert longer.exit_code == 0, longer.output
+    assert "nowhere holds no run" in one_line(call("train", "--resume", "nowhere").output)
+
+
+def test_overrides_and_options_are_the_same_settings(pictures, tmp_path):
+    values = dict(zip([o[2:].replace("-", "_") for o in SMALL[::2]], SMALL[1::2], strict=True))
+    overrides = [f"{name}={value}" for name, value in values.items()]
+    more = ["algorithm=meta-sgd", "share=true", "clip=10", "schedule=cosine", "iterations=2"]
+    out = tmp_path / "run"
+    result = call("train", f"data={pictures}", *overrides, *more, "--out", out)
+    assert result.exit_code == 0, result.output
+    settings = FewShotSettings.read(out / "settings.json")
+    assert (settings.algorithm, settings.share, settings.clip) == ("meta-sgd", True, 10.0)
+    assert (settings.schedule, settings.iterations, settings.filters) == ("cosine", 2, 4)
+    longer = call("train", "--resume", out, "iterations=3")
+    assert longer.exit_code == 0, longer.output
+    assert "--clip cannot be given with --resume" in one_line(
+        call("train", "--resume", out, "clip=1").output
+    )
+
+
+def test_a_folder_that_another_process_works_in(pictures, tmp_path):
+    with locked(tmp_path / "run"):
+        result = call("train", "--data", pictures, *SMALL, "--out", tmp_path / "run")
+    assert result.exit_code != 0
+    assert "is in use by another process: wait for it, or choose another --out." in one_line(
+        result.output
+    )
+
+
+def test_presets_are_listed():
+    assert call("presets").output.count("loss: ") == len(PRESETS)

@@ -1,0 +1,73 @@
+"""From runs to a comparison: means, costs, corrected p values, findings."""
+
+import json
+
+import numpy as np
+import pytest
+from compare_toy import table
+from made_results import compared
+from scipy.stats import ttest_rel
+
+from gradaccord.compare.comparison import Comparison
+from gradaccord.compare.tables import markdown, write_tables
+
+
+def test_its_means_are_those_of_the_runs(finished):
+    rows = table(finished)
+    for name, row in rows.items():
+        folder = finished / name.replace(":", "_")
+        results = [json.loads((folder / f"seed-{s}" / "results.json").read_text()) for s in (0, 1)]
+        for task in ("film", "bank"):
+            values = [result["dev"][task]["accuracy"] for result in results]
+            assert row["scores"][task]["mean"] == pytest.approx(sum(values) / 2)
+        assert [result["seed"] for result in results] == [0, 1]
+
+
+def test_budgets_are_equal_in_batch_gradients(finished):
+    """Four steps of two tasks are eight gradients; a pair of DotProd by differences takes three."""
+    spent = {name: row["costs"]["gradients"] for name, row in table(finished).items()}
+    assert spent == {
+        "sum": 1.0, "pcgrad": 1.0, "paired_sum": 1.0, "paired_sum@1.1": 1.0,
+        "dotprod:mode=difference": pytest.approx(9 / 8),
+    }  # fmt: skip
+
+
+def test_p_values_are_corrected_once_for_every_test_of_the_table(tmp_path):
+    """Of two methods and two controls: a method whose control is the baseline is one test, not two."""
+    generator = np.random.default_rng(1)
+    names = ("sum", "pcgrad", "paired_sum", "dotprod")
+    scores = {name: 70 + i + generator.normal(size=5) for i, name in enumerate(names)}
+    summary = compared({name: list(own) for name, own in scores.items()})
+    tests = [("pcgrad", "sum"), ("paired_sum", "sum"), ("dotprod", "sum"), ("dotprod", "paired_sum")]
+    assert summary.tests_with_p == len(tests)
+    raw = {pair: ttest_rel(scores[pair[0]], scores[pair[1]]).pvalue for pair in tests}
+    order = sorted(tests, key=raw.__getitem__)
+    expected = {}
+    for place, pair in enumerate(order):
+        expected[pair] = min(max(raw[p] * (4 - i) for i, p in enumerate(order[: place + 1])), 1)
+    rows = {row.method: row for row in summary.methods}
+    for (ours, theirs), value in expected.items():
+        shown = rows[ours].vs_baseline if theirs == "sum" else rows[ours].vs_control
+        assert shown.p == pytest.approx(raw[ours, theirs], rel=1e-9)
+        assert shown.p_holm == pytest.approx(value, rel=1e-9)
+    assert rows["pcgrad"].vs_control == rows["pcgrad"].vs_baseline
+    write_tables(summary, tmp_path)
+    assert Comparison.read(tmp_path) == summary
+    assert f"{expected['pcgrad', 'sum']}"[:8] in (tmp_path / "comparison.csv").read_text()
+    assert "Holm" in markdown(summary)
+    assert "(4)" in markdown(summary)
+
+
+def test_findings_go_by_the_corrected_values():
+    """One of ten equal methods falls below 0.05 by chance: it is not called better."""
+    generator = np.random.default_rng(0)
+    base = 70 + generator.normal(size=3)
+    noise = generator.normal(size=(10, 3))
+    noise[0] = [1.0, 1.3, 1.15]
+    scores = {"sum": list(base)}
+    scores |= {f"gradvac:beta={i}": list(base + own) for i, own in enumerate(noise)}
+    summary = compared(scores)
+    lucky = summary.methods[1].vs_baseline
+    assert lucky.p < 0.01
+    assert lucky.p_holm > 0.05
+    assert "No method is clearly better" in summary.findings[0]

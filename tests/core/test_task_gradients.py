@@ -1,0 +1,190 @@
+"""One gradient per task: micro-batches, sparse rows, tied weights, losses that reach nothing."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+import torch
+from copies_problems import METHODS, given, made
+from torch import nn
+from toy import (
+    Trunk,
+    assert_grads_close,
+    autograd_of,
+    batch,
+    grads,
+    loss_of,
+    losses_of,
+    trunk,
+)
+
+import gradaccord
+from gradaccord.core.bank import Rows
+
+
+def test_10_surgery_on_grad_after_one_summed_backward():
+    """Our API takes callables: a tensor that was summed already is refused, naming the task."""
+    model = trunk()
+    losses = losses_of(model)
+    with pytest.raises(TypeError, match="Task 'a' is given as a tensor: pass a callable"):
+        gradaccord.PCGrad(model).backward({"a": losses["a"](), "b": losses["b"]()})
+
+
+def test_11_graph_kept_where_every_task_has_its_own_batch():
+    model = trunk()
+    kept: dict[str, torch.Tensor] = {}
+
+    def keeping(task, loss):
+        kept[task] = loss()
+        return kept[task]
+
+    losses = {t: partial(keeping, t, f) for t, f in losses_of(model).items()}
+    gradaccord.PCGrad(model).backward(losses)
+    for loss in kept.values():
+        with pytest.raises(RuntimeError, match="second time"):
+            loss.backward()
+
+
+def test_13_sparse_embedding_gradients():
+    dense, sparse = trunk(rows=3000), trunk(rows=3000, sparse=True)
+    sparse.load_state_dict(dense.state_dict())
+    for model in (dense, sparse):
+        gradaccord.PCGrad(model).backward(losses_of(model, rows=3000))
+    assert sparse.words.weight.grad.is_sparse
+    assert_grads_close(grads(sparse), grads(dense))
+    optimizer = torch.optim.SparseAdam([sparse.words.weight], lr=0.1)
+    optimizer.step()
+
+
+class Tied(nn.Module):
+    """A language model whose decoder is its embedding."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(2500, 6)
+        self.layer = nn.Linear(6, 6)
+        self.decoder = nn.Linear(6, 2500, bias=False)
+        self.decoder.weight = self.words.weight
+
+    def forward(self, tokens: torch.Tensor, task: str) -> torch.Tensor:
+        return self.decoder(torch.tanh(self.layer(self.words(tokens).mean(1))))
+
+
+def test_13_tied_weights():
+    torch.manual_seed(0)
+    model = Tied().double()
+    losses = losses_of(model, tasks=("a", "b"), rows=2500)
+    report = gradaccord.Sum(model).backward(losses)
+    expected = autograd_of(model, sum(loss() for loss in losses.values()))
+    assert_grads_close(grads(model), expected)
+    assert len(report.norms) == 2
+    gradaccord.PCGrad(model).backward(losses)
+
+
+@pytest.mark.parametrize(
+    "make", [gradaccord.Sum, gradaccord.PCGrad, gradaccord.GradVac, gradaccord.GradNorm]
+)
+def test_13_varying_number_of_tasks(make):
+    model = trunk()
+    method = make(model)
+    for tasks in (("a", "b"), ("c",), ("a", "b", "c"), ("c", "b"), ("a",)):
+        report = method.backward(losses_of(model, tasks=tasks))
+        assert report.tasks == tasks
+
+
+def test_14_stale_grad_leaking_into_the_first_task():
+    clean, stale = trunk(), trunk()
+    for p in stale.parameters():
+        p.grad = torch.full_like(p, 7.0)
+    reports = [gradaccord.PCGrad(m).backward(losses_of(m)) for m in (clean, stale)]
+    assert torch.equal(reports[0].gram, reports[1].gram)
+    for name, p in clean.named_parameters():
+        assert torch.equal(p.grad, stale.get_parameter(name).grad)
+
+
+def test_15_loss_multiplied_by_the_number_of_micro_batches():
+    """Micro-batches of unequal size give the gradient and the loss of the whole batch."""
+    whole, cut = trunk(), trunk()
+    data = {t: batch(i, size=11) for i, t in enumerate("abc")}
+
+    def counted(task, tokens, labels):
+        return loss_of(cut, task, tokens, labels), len(labels)
+
+    pieces = {
+        t: [partial(counted, t, x[a:b], y[a:b]) for a, b in ((0, 2), (2, 9), (9, 11))]
+        for t, (x, y) in data.items()
+    }
+    expected = gradaccord.GradVac(whole).backward(
+        {t: partial(loss_of, whole, t, *xy) for t, xy in data.items()}
+    )
+    report = gradaccord.GradVac(cut).backward(pieces)
+    torch.testing.assert_close(report.losses, expected.losses)
+    torch.testing.assert_close(report.gram, expected.gram)
+    assert_grads_close(grads(cut), grads(whole))
+
+
+def test_15_micro_batches_without_counts_are_averaged():
+    model = trunk()
+    calls = [partial(loss_of, model, "a", *batch(i)) for i in range(3)]
+    gradaccord.Sum(model).backward({"a": calls})
+    expected = autograd_of(model, sum(call() for call in calls) / 3)
+    assert_grads_close(grads(model), expected)
+
+
+def test_embedding_rows_are_stored_sparsely_and_change_nothing():
+    small, large = Trunk(rows=3000).double(), Trunk(rows=3000).double()
+    large.load_state_dict(small.state_dict())
+    listed = list(large.named_parameters())
+    method = gradaccord.PCGrad(small)
+    plain = gradaccord.PCGrad([(n, p) for n, p in listed])
+    assert method.parameters.embeddings == {0}
+    bank, _ = method.task_gradients.of(losses_of(small, rows=3000))
+    assert all(isinstance(task[0], Rows) and len(task[0].index) <= 28 for task in bank.gradients)
+    object.__setattr__(plain.parameters, "embeddings", frozenset())  # the dense way
+    reports = method.backward(losses_of(small, rows=3000)), plain.backward(losses_of(large, rows=3000))
+    torch.testing.assert_close(reports[0].gram, reports[1].gram, rtol=1e-12, atol=1e-15)
+    assert_grads_close(grads(small), grads(large))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_loss_of_another_model_is_not_silence(name):
+    """It left `.grad` None, and optimizer.step() did nothing for ever."""
+    model, other = trunk(), trunk()
+    method, _ = made(name, model)
+    for parameter in model.parameters():
+        parameter.grad = torch.full_like(parameter, 0.5)
+    with pytest.raises(
+        ValueError, match="Task 'a' has a loss that reaches none of .* build the method"
+    ):
+        method.backward(given(name, other, 0))
+    assert all(bool((p.grad == 0.5).all()) for p in model.parameters())
+
+
+def test_one_task_of_a_shared_batch_that_reaches_nothing_is_named():
+    model = trunk()
+    for parameter in [
+        *model.words.parameters(),
+        *model.layers.parameters(),
+        *model.heads["b"].parameters(),
+    ]:
+        parameter.requires_grad_(False)
+    stray = nn.Parameter(torch.ones(()))
+
+    def losses():
+        values = {task: loss_of(model, task, *batch(1)) for task in "ab"}
+        return {"a": values["a"], "b": values["b"] + stray}
+
+    with pytest.raises(ValueError, match="Task 'b' has a loss that reaches none"):
+        gradaccord.PCGrad(model).backward(losses)
+    assert all(p.grad is None for p in model.parameters())
+
+
+def test_a_model_on_the_meta_device_is_refused_in_one_sentence():
+    with torch.device("meta"):
+        model = nn.Linear(3, 2)
+    for make in (gradaccord.PCGrad, gradaccord.DotProd, gradaccord.SAM, gradaccord.FOMAML):
+        with pytest.raises(
+            ValueError, match="Parameter 'weight' is on the meta device and has no values"
+        ):
+            make(model)

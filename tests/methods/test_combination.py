@@ -1,0 +1,204 @@
+"""What all combination methods share, named after the failures of other tools."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from toy import (
+    Vectors,
+    losses_of,
+    trunk,
+)
+from weighting_problems import jacobian
+
+import gradaccord
+from gradaccord.core.parameters import Partition
+
+torchjd = pytest.importorskip("torchjd.aggregation", reason="the oracle TorchJD is not installed")
+
+
+@pytest.mark.parametrize("make", [gradaccord.PCGrad, gradaccord.GradVac], ids=["PCGrad", "GradVac"])
+def test_no_conflict_is_the_plain_sum(make):
+    rows = torch.rand(4, 6, dtype=torch.float64)  # all in the positive orthant
+    model = Vectors(rows)
+    report = make(model).backward(model.losses())
+    assert torch.equal(report.weights, torch.ones(4, dtype=torch.float64))
+    torch.testing.assert_close(model.weight.grad, rows.sum(0))
+    assert report.conflicts == 0
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        gradaccord.Sum,
+        gradaccord.Mean,
+        gradaccord.PCGrad,
+        lambda m: gradaccord.GradVac(m, granularity="layer"),
+        gradaccord.GradNorm,
+        lambda m: gradaccord.TorchJD(m, torchjd.UPGradWeighting()),
+    ],
+    ids=["Sum", "Mean", "PCGrad", "GradVac", "GradNorm", "TorchJD"],
+)
+def test_one_task_is_the_plain_gradient(make):
+    model = trunk()
+    only = {"b": losses_of(model)["b"]}
+    report = make(model).backward(only)
+    found = {name: p.grad for name, p in model.named_parameters()}
+    model.zero_grad()
+    only["b"]().backward()
+    for name, parameter in model.named_parameters():
+        if parameter.grad is None:
+            assert found[name] is None
+        else:
+            torch.testing.assert_close(found[name], parameter.grad, rtol=1e-12, atol=1e-14)
+    assert report.tasks == ("b",)
+    assert report.norms[0] > 0
+
+
+@pytest.mark.parametrize("make", [gradaccord.PCGrad, gradaccord.GradVac], ids=["PCGrad", "GradVac"])
+@given(seed=st.integers(0, 10_000), shuffle=st.permutations(range(4)))
+@settings(max_examples=25, deadline=None)
+def test_order_of_tasks_permutes_the_report_and_not_the_result(make, seed, shuffle):
+    rows = jacobian(4, seed, "random")
+    names = [f"t{i}" for i in range(4)]
+    one, other = Vectors(rows), Vectors(rows[list(shuffle)])
+    methods = make(one), make(other)
+    for _ in range(3):  # the state moves on alike, too
+        first = methods[0].backward(one.losses(names))
+        second = methods[1].backward(other.losses([names[i] for i in shuffle]))
+    assert torch.equal(one.weight.grad, other.weight.grad)
+    assert second.tasks == tuple(names[i] for i in shuffle)
+    torch.testing.assert_close(second.gram, first.gram[list(shuffle)][:, list(shuffle)])
+    torch.testing.assert_close(second.weights, first.weights[list(shuffle)])
+
+
+CONFLICT = torch.tensor([[1.0, 0.0, 0.5], [-1.0, 1.0, 0.0]], dtype=torch.float64)
+
+
+class ConflictWithHeads(nn.Module):
+    """Two tasks whose trunk gradients conflict, each with a head of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trunk = Vectors(CONFLICT)
+        self.heads = nn.ParameterDict(
+            {t: nn.Parameter(torch.ones(2, dtype=torch.float64)) for t in ("t0", "t1")}
+        )
+
+    def losses(self):
+        return {
+            task: (lambda t=task, f=loss: f() + 3 * self.heads[t].sum())
+            for task, loss in self.trunk.losses().items()
+        }
+
+
+@pytest.mark.parametrize("make", [gradaccord.PCGrad, gradaccord.GradVac], ids=["PCGrad", "GradVac"])
+def test_01_heads_projected_together_with_the_trunk(make):
+    model = ConflictWithHeads()
+    report = make(model).backward(model.losses())
+    assert report.conflicts == 1
+    assert not torch.equal(model.trunk.weight.grad, CONFLICT.sum(0))  # the trunk is treated,
+    for head in model.heads.values():  # the heads are not,
+        assert torch.equal(head.grad, torch.full((2,), 3.0, dtype=torch.float64))
+    expected = CONFLICT @ CONFLICT.T  # and their gradients are not in the norms
+    torch.testing.assert_close(report.gram, expected)
+
+
+def test_03_one_inf_batch_poisons_the_state():
+    model = trunk()
+    method = gradaccord.GradVac(model, granularity="layer", engine=torch.amp.GradScaler("cpu"))
+    method.backward(losses_of(model))
+    before = method.state_dict()
+    bad = losses_of(model, seed=1)
+    bad["b"] = partial(lambda f: f() * float("inf"), bad["b"])
+    report = method.backward(bad)
+    assert not report.finite
+    assert not all(torch.isfinite(p.grad).all() for p in model.parameters())  # the scaler will see it
+    after = method.state_dict()
+    assert torch.equal(after["targets"], before["targets"])
+    assert torch.equal(after["generator"], before["generator"])
+    model.zero_grad()
+    assert method.backward(losses_of(model, seed=2)).finite
+
+
+def test_04_state_that_cannot_be_loaded_or_is_lost_when_tasks_change():
+    model = trunk()
+    method = gradaccord.GradVac(model, beta=0.5)
+    method.backward(losses_of(model))
+    kept = method.targets[0, method.tasks.index("a"), method.tasks.index("c")].item()
+    assert kept != 0
+    two = losses_of(model, seed=1)
+    del two["c"]  # c is away for a step
+    method.backward(two)
+    targets = method.targets[0]
+    assert targets[method.tasks.index("a"), method.tasks.index("c")].item() == kept
+    fresh = gradaccord.GradVac(model, beta=0.5)
+    fresh.load_state_dict(method.state_dict())
+    expected = method.backward(losses_of(model, seed=2))
+    assert torch.equal(fresh.backward(losses_of(model, seed=2)).weights, expected.weights)
+
+
+class Attention(nn.Module):
+    """A module that holds parameters directly (in_proj_weight) beside submodules that hold others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(4))
+        self.attention = nn.MultiheadAttention(4, 2, batch_first=True)
+        self.heads = nn.ModuleDict({t: nn.Linear(4, 1) for t in "ab"})
+
+    def loss(self, task: str, seed: int) -> torch.Tensor:
+        x = torch.randn(3, 5, 4, generator=torch.Generator().manual_seed(seed)) * self.scale
+        return self.heads[task](self.attention(x, x, x)[0]).square().mean()
+
+
+@pytest.mark.parametrize("granularity", ["model", "layer", "tensor"])
+def test_06_per_layer_that_skips_parameters_held_directly_by_a_module(granularity):
+    torch.manual_seed(0)
+    model = Attention()
+    method = gradaccord.GradVac(model, granularity=granularity)
+    assert min(method.partition.index) == 0  # every parameter has a group
+    method.backward({t: partial(model.loss, t, i) for i, t in enumerate("ab")})
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in model.parameters())
+
+
+def test_06_groups_that_overlap_or_leave_a_shared_parameter_out():
+    names = ["layers.0.weight", "layers.1.weight", "heads.a.weight"]
+    with pytest.raises(ValueError, match=r"'layers.0.weight' into two groups, 'one' and 'two'"):
+        Partition.of(names, {"one": ["layers"], "two": ["layers.0"]})
+    model = trunk()
+    method = gradaccord.PCGrad(model, granularity={"trunk": ["layers"]})
+    with pytest.raises(ValueError, match="leaves out the shared parameter 'words.weight'"):
+        method.backward(losses_of(model))
+    assert all(p.grad is None for p in model.parameters())
+
+
+@pytest.mark.parametrize("make", [gradaccord.PCGrad, gradaccord.GradVac, gradaccord.GradNorm])
+def test_09_zero_gradient_of_one_task(make):
+    rows = torch.tensor([[1.0, 2.0], [0.0, 0.0], [-2.0, 1.0]], dtype=torch.float64)
+    model = Vectors(rows)
+    method = make(model)
+    for _ in range(3):
+        report = method.backward(model.losses())
+        assert torch.isfinite(model.weight.grad).all()
+        assert torch.isfinite(report.weights).all()
+    assert all(v == v for k, v in report.to_floats().items() if k != "mean_cosine")
+    assert ("t0", "t1") not in report.pairs
+
+
+@pytest.mark.parametrize("make", [gradaccord.PCGrad, gradaccord.GradVac])
+def test_12_random_order_from_the_global_generator(make):
+    model = trunk()
+    results = []
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        before = torch.get_rng_state()
+        make(model, seed=5).backward(losses_of(model))
+        assert torch.equal(torch.get_rng_state(), before)
+        results.append(model.layers[0].weight.grad.clone())
+    assert torch.equal(*results)  # the global seed has no say in it

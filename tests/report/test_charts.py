@@ -1,0 +1,98 @@
+"""Charts: places are right, nothing breaks on odd numbers, names from outside stay text."""
+
+import math
+import re
+
+import pytest
+from report_support import Page
+
+from gradaccord.report.charts import Series, bars, heat_map, histogram, line_chart, paths
+from gradaccord.report.svg import (
+    Frame,
+    colour,
+)
+
+
+def test_a_line_goes_through_its_points_with_a_band_around():
+    svg = line_chart([Series("a", 0, [0, 1, 2], [1, 3, 2], [0.5, 0.5, 0.5])], "x", "y", "Alt.")
+    frame = Frame.around([0, 1, 2], [0.5, 3.5])
+    (drawn,) = re.findall(r'<polyline points="([^"]+)" fill="none" stroke="#0072B2" stroke-width="2"',
+                          svg.partition("</svg>")[0])  # fmt: skip
+    assert [tuple(map(float, p.split(","))) for p in drawn.split()] == [
+        pytest.approx(frame.at(x, y), abs=0.06) for x, y in ((0, 1), (1, 3), (2, 2))
+    ]
+    (band,) = re.findall(r'<polygon points="([^"]+)"', svg)
+    first = tuple(map(float, band.split()[0].split(",")))
+    assert first == pytest.approx(frame.at(0, 1.5), abs=0.06)
+    assert 'aria-label="Alt. At the end: a 2 ± 0.5."' in svg
+
+
+def test_a_method_keeps_its_mark_where_another_has_no_data():
+    svg = line_chart(
+        [Series("a", 0, [0], [math.nan]), Series("b", 1, [0, 1], [1, 2])], "x", "y", "Alt."
+    )
+    assert colour(1) in svg
+    assert colour(0) not in svg
+    assert ">a<" not in svg
+
+
+@pytest.mark.parametrize("draw", [line_chart, paths])
+@pytest.mark.parametrize(
+    ("x", "y"), [([3.0], [1.0]), ([0.0, 1.0], [5.0, 5.0]), ([0.0, 1.0], [0.0, math.inf])]
+)
+def test_lone_equal_and_infinite_values_are_drawn(draw, x, y):
+    svg = draw([Series("a", 0, x, y)], "x", "y", "Alt.")
+    assert "<polyline" in svg
+    assert "nan" not in svg
+    assert "inf" not in svg
+
+
+def test_without_data_there_is_no_picture():
+    nothing = [Series("a", 0, [], []), Series("b", 1, [1.0], [math.nan])]
+    assert line_chart(nothing, "x", "y", "Alt.") == ""
+    assert paths(nothing, "x", "y", "Alt.") == ""
+    assert bars([("a", math.nan)], "×", "Alt.") == ""
+    assert heat_map([], [], "Alt.", low=-1, high=1) == ""
+    assert histogram([0, 1], [0], "x", "Alt.") == ""
+
+
+def test_bars_are_as_long_as_their_numbers():
+    svg = bars([("a", 1.0), ("b", 2.5), ("gone", math.nan)], "×", "Alt:")
+    one, other = (float(w) for w in re.findall(r'<rect x="0" y="\d+" width="([\d.]+)"', svg))
+    assert other == pytest.approx(2.5 * one, rel=1e-3)
+    assert "b 2.50×" in svg
+    assert "gone" not in svg
+
+
+def test_heat_is_signed_and_an_unknown_cell_has_none():
+    svg = heat_map(["a", "b"], [[1.0, -0.5], [None, math.nan]], "Alt.", low=-1, high=1)
+    cells = re.findall(r'fill="([^"]+)" fill-opacity="([\d.]+)" class="cell"><title>([^<]+)<', svg)
+    assert cells == [
+        ("#005AA0", "1.00", "a, a: 1.00"),
+        ("#AA5000", "0.50", "a, b: -0.50"),
+        ("none", "0.00", "b, a: –"),
+        ("none", "0.00", "b, b: –"),
+    ]
+    assert "a: a 1.00, b -0.50; b: a –, b –." in svg
+
+
+def test_histogram_heights_are_the_counts():
+    svg = histogram([-1, 0, 1], [2, 4], "error", "Alt.")
+    heights = [float(h) for h in re.findall(r'height="([\d.]+)" fill', svg)]
+    assert heights[1] == pytest.approx(2 * heights[0], abs=0.2)
+
+
+def test_names_stay_text():
+    name = '"><script>x()</script>&'
+    drawn = [
+        line_chart([Series(name, 0, [0, 1], [1, 2])], name, name, name),
+        paths([Series(name, 0, [0, 1], [1, 2])], name, name, name),
+        bars([(name, 1.0)], name[:0], name),
+        heat_map([name], [[1.0]], name, low=0, high=1, axes=(name, name)),
+        histogram([0, 1], [1], name, name),
+    ]
+    for svg in drawn:
+        page = Page.of(svg)
+        assert not [e for e in page.all if e.tag == "script"]
+        label = next(e.attributes["aria-label"] for e in page.all if "aria-label" in e.attributes)
+        assert label.startswith(name)

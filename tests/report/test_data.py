@@ -1,0 +1,64 @@
+"""What is read from a folder: comparisons cut short, runs that are gone, damaged files."""
+
+import pytest
+from report_support import Page
+
+from gradaccord.cli.app import main
+from gradaccord.report.data import read_report_data
+from gradaccord.report.page import render
+
+
+def test_a_comparison_cut_short_is_reported_with_what_is_missing(copied):
+    whole = read_report_data(copied).comparison
+    (copied / "comparison.json").unlink()
+    assert read_report_data(copied).comparison == whole  # as the command itself would have written it
+    (copied / "pcgrad" / "seed-1" / "results.json").unlink()
+    page = Page.of(render(read_report_data(copied)))
+    assert "Missing or collapsed runs" in page.headings
+    said = [e.text for e in page.all if e.tag in ("li", "p")]
+    assert "pcgrad, seed 1: not finished." in said
+    assert "1 run is missing from the means." in said
+    (row,) = [row for row in page.table("leaderboard") if row[0] == "pcgrad"]
+    assert row[-1] == "1 (1 missing)"
+
+
+def test_a_run_whose_folder_is_gone_is_named(copied):
+    (copied / "stl" / "seed-1" / "results.json").unlink()
+    page = Page.of(render(read_report_data(copied)))
+    assert "The folder of stl, seed 1, is gone." in [e.text for e in page.all if e.tag == "li"]
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        ("nowhere", "is no folder"),
+        ("empty", "holds no run"),
+        ("unfinished", "holds only unfinished runs"),
+        ("comparison", "comparison.json is damaged"),
+        ("results", "results.json is damaged"),
+        ("list", "comparison.json holds no JSON object"),
+    ],
+)
+def test_what_cannot_be_read_is_one_sentence(damage, said, copied, tmp_path, capsys):
+    folder = copied
+    if damage == "nowhere":
+        folder = tmp_path / "nowhere"
+    elif damage == "empty":
+        folder = tmp_path / "empty"
+        folder.mkdir()
+    elif damage == "unfinished":
+        for path in copied.glob("*/seed-*/results.json"):
+            path.unlink()
+    elif damage == "comparison":
+        (copied / "comparison.json").write_text('{"methods": [')
+    elif damage == "list":
+        (copied / "comparison.json").write_text("[]")
+    else:
+        (copied / "sum" / "seed-0" / "results.json").write_bytes(b'{"a": "\xff')
+    with pytest.raises(SystemExit) as ended:
+        main(["report", str(folder)])
+    assert ended.value.code == 2
+    message = capsys.readouterr().err
+    assert said in message
+    assert message.count("\n") == 1
+    assert not (folder / "report.html").exists()

@@ -1,0 +1,40 @@
+"""Sections that another command leaves: written, read again, shown; anything else is refused."""
+
+from base64 import b64decode
+
+import pytest
+from report_support import Page
+
+from gradaccord.report.data import read_report_data
+from gradaccord.report.extra_sections import Extras, ExtraSection, ExtraTable, Picture, read_extras
+from gradaccord.report.page import render
+
+PNG = b64decode("iVBORw0KGgo=")
+TABLE = ExtraTable(
+    id="more", title="More", headings=["what", "value", "mean"], rows=[["a<b", 12000.0, ("3 ± 1", 3.0)]]
+)
+
+
+def test_extra_sections_are_shown_with_their_findings(copied):
+    (copied / "one.png").write_bytes(PNG)
+    picture = Picture(id="one", title="One", file="one.png", alt='A "picture".', size="wide")
+    section = ExtraSection(title="Extra", sentences=["Said."], pictures=[picture], tables=[TABLE])
+    extras = Extras(findings=["Found elsewhere."], sections=[section])
+    extras.write(copied)
+    assert read_extras(copied) == extras
+    page = Page.of(render(read_report_data(copied)))
+    assert page.table("more") == [["what", "value", "mean"], ["a<b", "12k", "3 ± 1"]]
+    (image,) = [e for e in page.all if e.tag == "img"]
+    assert image.attributes["alt"] == 'A "picture".'
+    assert image.attributes["class"] == "wide"
+    (box,) = [e for e in page.all if e.attributes.get("class") == "findings"]
+    assert box.below("p")[0].text == "Found elsewhere."
+
+
+@pytest.mark.parametrize("content", ["[]", "{", '{"sections": [{"sentences": []}]}'])
+def test_anything_else_is_one_sentence(content, tmp_path):
+    assert read_extras(tmp_path) == Extras()
+    (tmp_path / "extras.json").write_text(content)
+    with pytest.raises(ValueError, match="cannot be read") as error:
+        read_extras(tmp_path)
+    assert "\n" not in str(error.value)

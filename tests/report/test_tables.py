@@ -1,0 +1,119 @@
+"""The tables of a page: true to the results, p values as scipy has them."""
+
+import json
+import random
+import re
+import shutil
+import statistics
+
+import pytest
+from report_support import Page, results_of
+
+from gradaccord.report.page import write_report
+from gradaccord.report.tables import Cell, Table
+
+
+def average(results, split="test"):
+    return statistics.fmean(results[split][t][results["metrics"][t]] for t in results["trained"])
+
+
+def test_a_table_is_folded_when_it_is_long_or_one_of_many():
+    def table(rows, **options):
+        return Table("a", "A", ["name"], [[Cell(str(i))] for i in range(rows)], **options)
+
+    assert not table(20).folded
+    assert table(21).folded
+    assert table(3, one_of_many=True).folded
+
+
+def test_every_table_is_there(page):
+    assert page.tables == [
+        "leaderboard", "per-task", "differences", "costs", "worst-mood", "worst-share", "commands",
+        "versions",
+    ]  # fmt: skip
+    for name in page.tables:
+        headings, *rows = page.table(name)
+        assert rows
+        assert all(len(row) == len(headings) for row in rows)
+
+
+def test_leaderboard_holds_the_runs_scores_the_best_first(page, comparison):
+    headings, *rows = page.table("leaderboard")
+    column = headings.index("average, %")
+    shown = {row[0]: row[column] for row in rows}
+    for method in ("sum", "pcgrad", "stl"):
+        values = [average(results_of(comparison, method, seed)) for seed in (0, 1)]
+        error = statistics.stdev(values) / 2**0.5
+        assert shown[method] == f"{statistics.fmean(values):.2f} ± {error:.2f}"
+    means = [float(row[column].split()[0]) for row in rows]
+    assert means == sorted(means, reverse=True)
+
+
+def test_two_seeds_have_differences_and_no_p_value(page, comparison):
+    _, *rows = page.table("differences")
+    found = {(row[0], row[1]): row for row in rows}
+    assert set(found) == {(m, t) for m in ("pcgrad", "stl") for t in ("average", "mood", "share")}
+    for method in ("pcgrad", "stl"):
+        ours = [results_of(comparison, method, seed)["test"]["share"]["pearson"] for seed in (0, 1)]
+        theirs = [results_of(comparison, "sum", seed)["test"]["share"]["pearson"] for seed in (0, 1)]
+        row = found[method, "share"]
+        assert float(row[2].split()[0]) == pytest.approx(
+            statistics.fmean(ours) - statistics.fmean(theirs), abs=0.006
+        )
+        assert row[3:5] == ["–", "–"]
+    assert found["pcgrad", "mood"][5] == "sum"  # its control
+    assert found["stl", "mood"][5:] == ["–"] * 4
+    _, *leaders = page.table("leaderboard")
+    assert [row[2].split(" (")[1] for row in leaders if row[0] == "pcgrad"] == ["no p: 2 pairs)"]
+    assert "No p value can be given" in page.root.text
+
+
+def test_p_values_of_the_page_are_scipy_s_with_holm_s_correction_beside_them(copied):
+    """Four seeds; four tests of tasks and two of averages: pcgrad's control is the baseline."""
+    from scipy.stats import ttest_rel
+
+    draw = random.Random(0)
+    (copied / "comparison.json").unlink()
+    for method in ("sum", "pcgrad", "stl"):
+        for seed in range(4):
+            folder = copied / method / f"seed-{seed}"
+            if seed > 1:
+                shutil.copytree(copied / method / "seed-0", folder)
+                for name in ("wanted.yaml", "config.yaml"):
+                    if (folder / name).exists():
+                        text = (folder / name).read_text()
+                        (folder / name).write_text(text.replace("seed: 0", f"seed: {seed}"))
+            results = json.loads((folder / "results.json").read_text()) | {"seed": seed}
+            for task, metric in (("mood", "accuracy"), ("share", "pearson")):
+                shift = 3 * (method == "pcgrad") + 0.7 * (method == "stl")
+                results["test"][task][metric] = 50 + shift + 2 * draw.random()
+            (folder / "results.json").write_text(json.dumps(results))
+    page = Page.of(write_report(copied).read_text(encoding="utf-8"))
+
+    def scores(method, task):
+        tests = [results_of(copied, method, seed)["test"] for seed in range(4)]
+        both = [(test["mood"]["accuracy"], test["share"]["pearson"]) for test in tests]
+        return [{"mood": m, "share": s, "average": (m + s) / 2}[task] for m, s in both]
+
+    raw = {
+        (m, t): ttest_rel(scores(m, t), scores("sum", t)).pvalue
+        for m in ("pcgrad", "stl")
+        for t in ("average", "mood", "share")
+    }
+    assert sum(0.001 < p < 0.5 for p in raw.values()) >= 3
+    _, *rows = page.table("differences")
+    for row in rows:
+        family = [k for k in raw if (k[1] == "average") == (row[1] == "average")]
+        order = sorted(family, key=raw.__getitem__)
+        place = order.index((row[0], row[1]))
+        holm = min(max(raw[k] * (len(order) - i) for i, k in enumerate(order[: place + 1])), 1)
+        for shown, expected in ((row[3], raw[row[0], row[1]]), (row[4], holm)):
+            if expected < 0.001:
+                assert shown == "< 0.001"
+            else:
+                assert float(shown) == pytest.approx(expected, abs=0.0051)
+        assert row[6:] == (row[2:5] if row[0] == "pcgrad" else ["–"] * 3)
+    _, *leaders = page.table("leaderboard")
+    (pcgrad,) = [row for row in leaders if row[0] == "pcgrad"]
+    assert re.search(r"\(p [<\d. ]+, Holm [<\d. ]+\)", pcgrad[2])
+    assert "Clearly better than sum and than its control: pcgrad" in page.root.text
