@@ -19,17 +19,17 @@ UNFINISHED = {
 }
 # Module -> the test file that covers it, where that is another one.
 ELSEWHERE = {
-    "cli/compare.py": "compare/test_compare.py",
+    "cli/compare.py": "compare/test_processes.py",
     "cli/demo.py": "showcase/test_demo.py",
     "cli/demo_screen.py": "showcase/test_demo.py",
     "cli/errors.py": "cli/test_base_install.py",
     "cli/fewshot_screen.py": "cli/test_fewshot.py",
     "cli/landscape.py": "showcase/test_landscape.py",
     "cli/landscape_screen.py": "showcase/test_landscape.py",
-    "cli/list_data.py": "data/test_generic.py",
+    "cli/list_data.py": "data/test_own_files.py",
     "cli/options.py": "cli/test_app.py",
-    "cli/report.py": "report/test_report_page.py",
-    "cli/sweep.py": "compare/test_compare.py",
+    "cli/report.py": "report/test_page.py",
+    "cli/sweep.py": "compare/test_sweep.py",
     "meta/episodes/minibatches.py": "meta/test_reptile.py",
     "meta/episodes/task_batch.py": "meta/test_image_tasks.py",
     "meta/figures.py": "cli/test_fewshot.py",
