@@ -26,7 +26,6 @@ ELSEWHERE = {
     "cli/fewshot_screen.py": "cli/test_fewshot.py",
     "cli/landscape.py": "showcase/test_landscape.py",
     "cli/landscape_screen.py": "showcase/test_landscape.py",
-    "cli/list_data.py": "data/test_own_files.py",
     "cli/options.py": "cli/test_app.py",
     "cli/report.py": "report/test_page.py",
     "cli/sweep.py": "compare/test_sweep.py",
