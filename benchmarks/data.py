@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -27,6 +26,7 @@ def work(folder: str) -> dict[str, float]:
     from gradaccord import data
     from gradaccord.models.tokens import HuggingFaceTokens
     from gradaccord.models.trunks.loading import minilm_folder
+    from gradaccord.runs.usage import peak_memory
     from gradaccord.tasks.prepare import prepare
     from gradaccord.tasks.registry import task_for
 
@@ -41,7 +41,7 @@ def work(folder: str) -> dict[str, float]:
         "pairs": pairs,
         "wall": time.perf_counter() - wall,
         "processor": time.process_time() - processor,
-        "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "memory": peak_memory(),
     }
 
 

@@ -100,5 +100,5 @@ class TestPretraining:
         assert not torch.equal(next(other.parameters()), next(another.parameters()))
 
     def test_steps(self):
-        with pytest.raises(ValueError, match="`steps` is 0: it must be at least 1"):
+        with pytest.raises(ValueError, match="`steps` is 0: it must be a whole number >= 1"):
             pretrained_characters(steps=0)

@@ -1,8 +1,8 @@
-"""A character encoder pretrained on names in fifty languages: a minute's work, done once.
+"""A character encoder pretrained on names in fifty languages; takes a minute, and is cached.
 
 Masked characters of the CLDR's names are predicted from their neighbours. Only names of training
 concepts are read, and none that is also the name of a dev or test concept in any of the languages, so
-that what the `cldr` problem is judged by was never seen, not even as plain text.
+that no name the `cldr` problem is evaluated on was seen, not even as plain text.
 
 What it is for: a model that has something to forget (masked-LM loss, distance from the start). On the
 problem's own accuracy it gives little or nothing (`benchmarks/pretraining.py`).
@@ -19,6 +19,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from gradaccord.core.checks import whole_number
 from gradaccord.core.replay import seeded
 from gradaccord.data.files.tensor_cache import Kept, cached
 from gradaccord.data.text import cldr
@@ -62,8 +63,7 @@ def pretrained_characters(
     Leaves torch's random state and number of threads as they were. `trunk.masked_lm_head()` is the
     layer that it was pretrained with.
     """
-    if steps < 1:
-        raise ValueError(f"`steps` is {steps}: it must be at least 1.")
+    whole_number("steps", steps)
     options = [_FORMAT, _babel_version(), seed, steps, BATCH, MAX_LENGTH, SHARE, RATE, *LANGUAGES]
     make = partial(_pretrain, seed, steps, progress)
     weights, texts = cached("characters", json.dumps(options), make)

@@ -99,7 +99,7 @@ class AlignmentProbe:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a saved state; a fresh instance will do."""
+        """Continue from a saved state."""
         self.step = int(state["step"])
         self.steps = list(state["steps"])
         self.series = {name: list(state["series"][name]) for name in QUANTITIES}

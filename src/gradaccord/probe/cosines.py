@@ -15,7 +15,6 @@ from gradaccord.core.bank import put
 from gradaccord.core.checks import whole_number
 from gradaccord.core.losses import LossFn
 from gradaccord.core.parameters import Parameters
-from gradaccord.core.report import StepReport
 from gradaccord.methods.combine.plain import Sum
 from gradaccord.probe.eval_mode import evaluating
 from gradaccord.probe.figure import new_figure
@@ -109,10 +108,6 @@ def task_cosines(
             report = Sum(model, shared=shared, engine=engine).backward(calls)
     finally:
         put(parameters, before)
-    return _read(report, calls)
-
-
-def _read(report: StepReport, calls: Mapping[str, list[LossFn]]) -> TaskCosines:
     return TaskCosines(
         tasks=report.tasks,
         matrix=report.cosines,

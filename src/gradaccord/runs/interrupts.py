@@ -15,11 +15,11 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)  # schedulers and torchrun end a proce
 class Interrupts:
     """Notes Ctrl-C and SIGTERM while it is entered; a second Ctrl-C stops at once.
 
-    Once `saving` is set no further one does: what is being written gets whole.
+    Once `saving` is set none does, so that what is being written is written whole.
 
     Only the main thread can handle signals: in another one nothing is noted. A signal that the
-    process ignores stays ignored. The end of the process that this one works for counts as a signal:
-    nobody waits any more, and the same command wants the folder.
+    process ignores stays ignored. The end of the parent process (`PARENT`) counts as a signal: nobody
+    waits for this run any more, and a restarted command needs the folder.
     """
 
     def __init__(self) -> None:

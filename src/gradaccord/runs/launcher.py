@@ -1,4 +1,4 @@
-"""Whether as many processes run as a launcher was asked for."""
+"""A warning where fewer processes run than a launcher was asked for."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class _Section(BaseModel):
 
 
 class _Named(BaseModel):
-    """A name with options of its own; the name alone will do."""
+    """A name with options of its own; without options a plain string."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
     name: str

@@ -38,7 +38,7 @@ def export(run: Path, out: Path) -> Path:
 
 
 def use(folder: Path, tasks: Sequence[str]) -> str:
-    """How the model is asked: code that runs in its folder, and commands."""
+    """How to use the model: code that runs in its folder, and commands."""
     entries, trunk = saved_tasks(folder), read_json(folder / "config.json")
     built = {task: build(entries[task].kind, **entries[task].options) for task in tasks}
     samples = {task: of.sample_code(trunk) for task, of in built.items()}

@@ -17,7 +17,7 @@ def located(content: Any, folder: Path) -> Any:
     """A copy of plain dictionaries in which every path is absolute; relative ones start at `folder`.
 
     What may be a name as well (a model, a set of the hub, a text of a probe) is a path if it begins as
-    one (`./`, `~`) or if there is one. What is no configuration is left as it is, for its own error.
+    one (`./`, `~`) or if it exists. What is no mapping is returned unchanged, to be refused later.
     """
     content = copy.deepcopy(content)
     if not isinstance(content, dict):
