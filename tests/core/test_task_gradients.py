@@ -188,3 +188,20 @@ def test_a_model_on_the_meta_device_is_refused_in_one_sentence():
             ValueError, match="Parameter 'weight' is on the meta device and has no values"
         ):
             make(model)
+
+
+def test_one_batch_under_several_heads_runs_the_trunk_forward_once():
+    model = trunk()
+    tokens, labels = batch(0)
+    calls = []
+    model.layers[0].register_forward_hook(lambda *_: calls.append(1))
+
+    def losses():
+        features = model.features(tokens)
+        return {
+            t: torch.nn.functional.cross_entropy(h(features), labels) for t, h in model.heads.items()
+        }
+
+    report = gradaccord.PCGrad(model).backward(losses)
+    assert len(report.tasks) == 3
+    assert len(calls) == 1

@@ -184,3 +184,10 @@ def test_sentence_transformers_own_batch_sampler_is_honoured(tmp_path, minilm):
     for micro in sampler:
         (pairs,) = (draw for draw in micro if draw.task == "pairs")
         assert len({index % 6 for index in pairs.examples}) == len(pairs.examples)
+
+
+def test_trl_s_activation_offloading_is_refused(tmp_path, gpt):
+    made = sft(tmp_path, gpt, "PCGrad", max_steps=1)
+    made.args.activation_offloading = True
+    with pytest.raises(ValueError, match="`activation_offloading` is on"):
+        made.train()

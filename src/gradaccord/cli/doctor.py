@@ -88,7 +88,7 @@ def _difference(name: str) -> Iterator[str]:
     from gradaccord.data.examples import Text
     from gradaccord.methods.align.dotprod import DotProd
     from gradaccord.models.multitask import MultiTaskModel
-    from gradaccord.models.trunks.loading import load_trunk
+    from gradaccord.pretrain.trunks import load_trunk
     from gradaccord.tasks.kinds.classification import Classification
 
     torch.manual_seed(0)

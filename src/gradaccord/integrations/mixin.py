@@ -182,6 +182,11 @@ class AlignedMixin(ResumingMixin):
                 f"{self.args.n_gpu} devices are used by one process (nn.DataParallel), which gives no "
                 "task's gradient out: start one process each with torchrun or accelerate launch."
             )
+        if getattr(self.args, "activation_offloading", False):
+            raise ValueError(
+                "`activation_offloading` is on, whose hooks expect one backward pass a step: leave it out, "
+                "or use `gradient_checkpointing`."
+            )
         if self.is_fsdp_enabled:
             raise ValueError(
                 "`fsdp` is on, under which the method's state is not saved and resumed: use DDP, or "

@@ -67,9 +67,9 @@ def _check_regularizers(config: Config) -> None:
 
 
 def _check_model(config: Config) -> None:
-    from gradaccord.models.trunks.loading import built_in_options
+    from gradaccord.pretrain.trunks import trunk_options
 
-    known = built_in_options(config.model.name)
+    known = trunk_options(config.model.name)
     if known is not None:
         model = config.model
         _check(("model",), "The model", model.name, model.options, {model.name: known})

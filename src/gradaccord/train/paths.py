@@ -66,9 +66,9 @@ def _set(given: Any, folder: Path) -> Any:
 
 
 def _model(given: Any, folder: Path) -> Any:
-    from gradaccord.models.trunks.loading import built_in_options
+    from gradaccord.pretrain.trunks import trunk_options
 
-    if isinstance(given, str) and built_in_options(given) is not None:
+    if isinstance(given, str) and trunk_options(given) is not None:
         return given
     return _name_or_path(given, folder, Path.is_dir)
 

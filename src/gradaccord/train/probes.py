@@ -91,7 +91,7 @@ class Forgetting:
     def __init__(self, config: Config, problem: Problem) -> None:
         self.trunk: Any = problem.model.trunk
         lines = {
-            name: _lines(name, source, config.data_folder)
+            name: _lines(name, source, problem.folder)
             for name, source in config.probe.masked_lm.items()
         }
         tokens = problem.tokens

@@ -16,7 +16,7 @@ from gradaccord.data.registry import load
 from gradaccord.data.splits import cut
 from gradaccord.models.multitask import MultiTaskModel
 from gradaccord.models.tokens import Tokens
-from gradaccord.models.trunks.loading import load_trunk
+from gradaccord.pretrain.trunks import load_trunk
 from gradaccord.tasks.prepare import Prepared, prepare
 from gradaccord.tasks.pseudo import PseudoTasks, pseudo_tasks
 from gradaccord.tasks.registry import KINDS, task_for
@@ -41,6 +41,7 @@ class Problem:
     overlaps: Sequence[Overlap] = field(default_factory=tuple)
     clustered: Sequence[PseudoTasks] = field(default_factory=tuple)
     batch_sizes: Mapping[str, int] = field(default_factory=dict)  # of tasks that have their own
+    folder: Path | None = None  # of the data sets
 
     def evaluated(self, split: str) -> tuple[str, ...]:
         """The tasks that have this split."""
@@ -99,6 +100,7 @@ def load_problem(config: Config, folder: Path | None = None) -> Problem:
         prepared=prepared,
         trained=tuple(drawn),
         scored=trained,
+        folder=folder,
         clustered=tuple(clustered),
         batch_sizes={name: size for name, size in drawn.items() if size is not None},
         overlaps=tuple(

