@@ -192,7 +192,7 @@ def test_a_model_on_the_meta_device_is_refused_in_one_sentence():
 
 def test_one_batch_under_several_heads_runs_the_trunk_forward_once():
     model = trunk()
-    tokens, labels = batch(0)
+    tokens, _ = batch(0)
     calls = []
     model.layers[0].register_forward_hook(lambda *_: calls.append(1))
 
