@@ -198,9 +198,7 @@ def test_one_batch_under_several_heads_runs_the_trunk_forward_once():
 
     def losses():
         features = model.features(tokens)
-        return {
-            t: torch.nn.functional.cross_entropy(h(features), labels) for t, h in model.heads.items()
-        }
+        return {t: h(features).logsumexp(1).mean() for t, h in model.heads.items()}
 
     report = gradaccord.PCGrad(model).backward(losses)
     assert len(report.tasks) == 3
