@@ -184,8 +184,8 @@ class AlignedMixin(ResumingMixin):
             )
         if getattr(self.args, "activation_offloading", False):
             raise ValueError(
-                "`activation_offloading` is on, whose hooks expect one backward pass a step: leave it out, "
-                "or use `gradient_checkpointing`."
+                "`activation_offloading` is on, whose hooks expect one backward pass a step: leave it "
+                "out, or use `gradient_checkpointing`."
             )
         if self.is_fsdp_enabled:
             raise ValueError(
