@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import gradaccord
-from gradaccord.cli.errors import EXTRAS
+from gradaccord.cli.exit_codes import EXTRAS
 
 SOURCE = Path(gradaccord.__file__).parents[1]
 BASE = ("torch", "typer", "rich")

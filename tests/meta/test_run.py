@@ -15,7 +15,7 @@ from few_shot_runs import final_state, newest_state, same, write_patterns
 from gradaccord.data.images.class_splits import load
 from gradaccord.meta.build import rate_at
 from gradaccord.meta.run import Run
-from gradaccord.meta.saved import Trained
+from gradaccord.meta.saved_runs import Trained
 from gradaccord.meta.settings import ALGORITHMS, settings_for
 from gradaccord.runs.checkpoints import load as load_checkpoint
 from gradaccord.runs.lock import locked

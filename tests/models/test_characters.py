@@ -14,7 +14,7 @@ from gradaccord.models.multitask import MultiTaskModel
 from gradaccord.models.trunks.characters import CharacterTokens, CharacterTrunk
 from gradaccord.models.trunks.loading import load_trunk
 from gradaccord.pretrain.characters import pretrained_characters
-from gradaccord.tasks import saved
+from gradaccord.tasks import saved_models as saved
 from gradaccord.tasks.evaluation import evaluate, predict
 from gradaccord.tasks.kinds.classification import Classification
 

@@ -13,7 +13,7 @@ from gradaccord.data.examples import Text
 from gradaccord.models.multitask import MultiTaskModel
 from gradaccord.models.trunks.loading import load_trunk
 from gradaccord.tasks.kinds.classification import Classification
-from gradaccord.tasks.saved import load, save
+from gradaccord.tasks.saved_models import load, save
 
 pytest.importorskip("transformers")
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from gradaccord.tasks.evaluate import evaluate
 
 from gradaccord.data.examples import Line
 from gradaccord.data.text import cldr
 from gradaccord.models.multitask import MultiTaskModel
 from gradaccord.pretrain import characters as pretraining
 from gradaccord.pretrain.characters import pretrained_characters, training_names
+from gradaccord.tasks.evaluation import evaluate
 from gradaccord.tasks.kinds.masked_lm import MaskedLM
 
 pytest.importorskip("babel")

@@ -13,7 +13,7 @@ from gradaccord.data.images.published import load
 from gradaccord.models.multitask import MultiTaskModel
 from gradaccord.models.trunks.images import Conv4Trunk
 from gradaccord.models.trunks.loading import load_trunk
-from gradaccord.tasks import saved
+from gradaccord.tasks import saved_models as saved
 from gradaccord.tasks.evaluation import evaluate, predict
 from gradaccord.tasks.kinds.image import ImageClassification, augmented
 from gradaccord.tasks.registry import build, options

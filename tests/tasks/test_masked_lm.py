@@ -13,7 +13,7 @@ from gradaccord.core.replay import RandomState
 from gradaccord.data.examples import Line
 from gradaccord.models.multitask import MultiTaskModel
 from gradaccord.models.trunks.loading import load_trunk
-from gradaccord.tasks import saved
+from gradaccord.tasks import saved_models as saved
 from gradaccord.tasks.evaluation import evaluate, predict
 from gradaccord.tasks.kinds.masked_lm import MaskedLM
 

@@ -15,7 +15,7 @@ from gradaccord.models.multitask import MultiTaskModel
 from gradaccord.models.trunks.loading import load_trunk
 from gradaccord.tasks.evaluation import evaluate, predict
 from gradaccord.tasks.kinds.summarization import Summarization
-from gradaccord.tasks.saved import load, save
+from gradaccord.tasks.saved_models import load, save
 
 pytest.importorskip("transformers")
 

@@ -25,7 +25,7 @@ from gradaccord.models.multitask import MultiTaskModel
 from gradaccord.models.trunks.loading import load_trunk
 from gradaccord.models.trunks.trunk import Trunk
 from gradaccord.tasks import KINDS, Task, analyse, build, evaluate, options, task_for
-from gradaccord.tasks.saved import save
+from gradaccord.tasks.saved_models import save
 from gradaccord.tasks.task import Output
 from gradaccord.train.config_file import check_config
 from gradaccord.train.predict import Predictor

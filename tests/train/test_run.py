@@ -12,7 +12,7 @@ from transformers import AutoModel
 from gradaccord.methods.registry import METHODS
 from gradaccord.runs.files import RunFolderError
 from gradaccord.runs.log import read_log
-from gradaccord.tasks.saved import load
+from gradaccord.tasks.saved_models import load
 from gradaccord.train.loop import TrainingLoop
 
 OPTIONS = {

@@ -14,7 +14,7 @@ import typer
 from gradaccord.cli.compare import compare
 from gradaccord.cli.demo import demo
 from gradaccord.cli.doctor import doctor
-from gradaccord.cli.errors import INTERRUPTED, UsageError, missing_package
+from gradaccord.cli.exit_codes import INTERRUPTED, UsageError, missing_package
 from gradaccord.cli.export import export
 from gradaccord.cli.fewshot import app as fewshot
 from gradaccord.cli.init import init

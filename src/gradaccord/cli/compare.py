@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from gradaccord.cli.errors import INTERRUPTED, needs, user_mistakes
+from gradaccord.cli.exit_codes import INTERRUPTED, needs, user_mistakes
 from gradaccord.cli.options import DataOption, FileArgument, OverridesArgument
 
 

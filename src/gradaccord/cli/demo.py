@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from gradaccord.cli.errors import INTERRUPTED, needs, user_mistakes
+from gradaccord.cli.exit_codes import INTERRUPTED, needs, user_mistakes
 from gradaccord.showcase.demo.settings import METHODS, Settings
 
 

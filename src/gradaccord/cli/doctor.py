@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from gradaccord.cli.errors import user_mistakes
+from gradaccord.cli.exit_codes import user_mistakes
 
 # Package -> what is missing without it.
 _PACKAGES = {

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gradaccord.cli.errors import needs, user_mistakes
+from gradaccord.cli.exit_codes import needs, user_mistakes
 
 
 @needs("train")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from gradaccord.cli.errors import INTERRUPTED, needs, user_mistakes
+from gradaccord.cli.exit_codes import INTERRUPTED, needs, user_mistakes
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -277,7 +277,7 @@ def _finish(console: Console, splits: ClassSplits, folder: Path) -> None:
     """Over all seeds: the mean, and the figures."""
     from gradaccord.meta.evaluation import mean_and_interval
     from gradaccord.meta.results import FewShotResults
-    from gradaccord.meta.saved import draw_run, seed_folders
+    from gradaccord.meta.saved_runs import draw_run, seed_folders
 
     values = [FewShotResults.read(place).single.value for place in seed_folders(folder)]
     if len(values) > 1:
@@ -332,7 +332,7 @@ def evaluate_run(
     """
     from gradaccord.data.images.class_splits import load
     from gradaccord.meta.evaluation import evaluate, evaluate_ensemble
-    from gradaccord.meta.saved import Trained, seed_folders
+    from gradaccord.meta.saved_runs import Trained, seed_folders
     from gradaccord.meta.settings import FewShotSettings
 
     with user_mistakes(*MISTAKES):
@@ -371,7 +371,7 @@ def figures(
     """Draw the validation curves of several runs into one figure, with bands over their seeds."""
     from gradaccord.meta.figures import validation_figure, write
     from gradaccord.meta.run import validation_curve
-    from gradaccord.meta.saved import seed_folders
+    from gradaccord.meta.saved_runs import seed_folders
     from gradaccord.meta.settings import FewShotSettings
 
     with user_mistakes(*MISTAKES):

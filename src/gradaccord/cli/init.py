@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gradaccord.cli.errors import user_mistakes
+from gradaccord.cli.exit_codes import user_mistakes
 from gradaccord.core.did_you_mean import nearest
 from gradaccord.recipes import recipe_texts
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gradaccord.cli.errors import user_mistakes
+from gradaccord.cli.exit_codes import user_mistakes
 from gradaccord.cli.options import DataOption
 from gradaccord.recipes import recipe_texts
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from gradaccord.cli.errors import INTERRUPTED, missing_package, needs, user_mistakes
+from gradaccord.cli.exit_codes import INTERRUPTED, missing_package, needs, user_mistakes
 from gradaccord.cli.options import DataOption, FileArgument
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradaccord.cli.errors import needs, user_mistakes
+from gradaccord.cli.exit_codes import needs, user_mistakes
 from gradaccord.cli.options import DataOption, FileArgument, OverridesArgument
 
 

@@ -5,7 +5,7 @@
     heads.safetensors                 the weights of all heads
     gradaccord.json                   which tasks there are, and which head each reads
 
-`gradaccord.tasks.saved` writes and reads such folders for tasks; here are the files.
+`gradaccord.tasks.saved_models` writes and reads such folders for tasks; here are the files.
 """
 
 from __future__ import annotations

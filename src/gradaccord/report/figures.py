@@ -13,7 +13,7 @@ from gradaccord.compare.statistics import Mean
 from gradaccord.report.charts import Series, bars, heat_map, histogram, line_chart, paths
 from gradaccord.report.data import FinishedRun, ReportData
 from gradaccord.runs.results import EvaluationRecord
-from gradaccord.tasks.errors import Confusion
+from gradaccord.tasks.error_analysis import Confusion
 
 BINS = 40  # stretches of training that a curve of steps is averaged over
 BUDGET = "batch gradients"

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from gradaccord.runs.files import RESULTS
 from gradaccord.runs.versioned import Versioned
-from gradaccord.tasks.errors import Confusion, Histogram, Wrong
+from gradaccord.tasks.error_analysis import Confusion, Histogram, Wrong
 
 Scores = dict[str, dict[str, float]]  # task -> metric -> percent
 

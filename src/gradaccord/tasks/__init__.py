@@ -19,14 +19,14 @@ _HOMES = {
     "evaluate": "gradaccord.tasks.evaluation",
     "predict": "gradaccord.tasks.evaluation",
     "evaluate_transfer": "gradaccord.tasks.transfer",
-    "pseudo_tasks": "gradaccord.tasks.pseudo",
-    "analyse": "gradaccord.tasks.errors",
+    "pseudo_tasks": "gradaccord.tasks.pseudo_tasks",
+    "analyse": "gradaccord.tasks.error_analysis",
 }
 
 __all__ = list(_HOMES)
 
 if TYPE_CHECKING:
-    from gradaccord.tasks.errors import analyse as analyse
+    from gradaccord.tasks.error_analysis import analyse as analyse
     from gradaccord.tasks.evaluation import Evaluation as Evaluation
     from gradaccord.tasks.evaluation import evaluate as evaluate
     from gradaccord.tasks.evaluation import predict as predict
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from gradaccord.tasks.kinds.summarization import Summarization as Summarization
     from gradaccord.tasks.kinds.tagging import Tagging as Tagging
     from gradaccord.tasks.kinds.word_in_context import WordInContext as WordInContext
-    from gradaccord.tasks.pseudo import pseudo_tasks as pseudo_tasks
+    from gradaccord.tasks.pseudo_tasks import pseudo_tasks as pseudo_tasks
     from gradaccord.tasks.registry import KINDS as KINDS
     from gradaccord.tasks.registry import build as build
     from gradaccord.tasks.registry import options as options

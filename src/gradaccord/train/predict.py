@@ -15,7 +15,7 @@ from gradaccord.data.files.text_files import File, at
 from gradaccord.models.saving import saved_tasks
 from gradaccord.runs.files import MODEL
 from gradaccord.tasks.evaluation import predict
-from gradaccord.tasks.saved import load
+from gradaccord.tasks.saved_models import load
 
 BATCH = 32
 TABLES = ("csv", "tsv", "json", "parquet")

@@ -195,7 +195,7 @@ def conclude(loop: TrainingLoop, continued: bool) -> Results:
 
 def _errors(loop: TrainingLoop, evaluated: Mapping[str, Mapping[str, Any]]) -> dict[str, TaskErrors]:
     """The error analysis of each task on the last split it was evaluated on."""
-    from gradaccord.tasks.errors import analyse
+    from gradaccord.tasks.error_analysis import analyse
 
     found = {}
     for split, tasks in evaluated.items():
@@ -213,7 +213,7 @@ def _errors(loop: TrainingLoop, evaluated: Mapping[str, Mapping[str, Any]]) -> d
 
 
 def _save_model(config: Config, problem: Problem, model: Any, folder: Path) -> None:
-    from gradaccord.tasks.saved import save
+    from gradaccord.tasks.saved_models import save
 
     tasks = {name: prepared.task for name, prepared in problem.prepared.items()}
     columns = {name: task.columns or {} for name, task in config.tasks.items()}

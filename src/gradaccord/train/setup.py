@@ -18,7 +18,7 @@ from gradaccord.models.multitask import MultiTaskModel
 from gradaccord.models.tokens import Tokens
 from gradaccord.pretrain.trunks import load_trunk
 from gradaccord.tasks.prepare import Prepared, prepare
-from gradaccord.tasks.pseudo import PseudoTasks, pseudo_tasks
+from gradaccord.tasks.pseudo_tasks import PseudoTasks, pseudo_tasks
 from gradaccord.tasks.registry import KINDS, task_for
 from gradaccord.tasks.task import Task, errors_named
 from gradaccord.tasks.transfer import task_by_head

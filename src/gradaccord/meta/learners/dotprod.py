@@ -13,7 +13,7 @@ from gradaccord.meta.episodes.minibatches import pairs
 from gradaccord.meta.episodes.task_batch import Task
 from gradaccord.meta.learners.checks import one_of
 from gradaccord.meta.learners.inner_loops import Weights, last
-from gradaccord.meta.learners.moments import Moments
+from gradaccord.meta.learners.inner_optimizer import Moments
 from gradaccord.meta.learners.outcome import Outcome
 from gradaccord.meta.learners.reptile import Reptile
 from gradaccord.meta.network.general import Params

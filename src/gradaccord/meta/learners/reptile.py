@@ -13,8 +13,8 @@ from gradaccord.meta.episodes.minibatches import minibatches
 from gradaccord.meta.episodes.task_batch import Task
 from gradaccord.meta.learners.checks import one_of, rate_of
 from gradaccord.meta.learners.inner_loops import Batch, Weights, in_place, last
+from gradaccord.meta.learners.inner_optimizer import Moments
 from gradaccord.meta.learners.learner import MetaLearner
-from gradaccord.meta.learners.moments import Moments
 from gradaccord.meta.learners.outcome import Outcome, accuracy_of, unknown
 from gradaccord.meta.learners.per_tensor import PerTensor
 from gradaccord.meta.network.general import Params

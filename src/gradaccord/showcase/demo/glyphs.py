@@ -9,7 +9,7 @@ from typing import Any
 
 from gradaccord.data.images.class_splits import load
 from gradaccord.meta.run import Run, RunProgress, validation_curve
-from gradaccord.meta.saved import draw_run
+from gradaccord.meta.saved_runs import draw_run
 from gradaccord.meta.settings import settings_for
 from gradaccord.runs.files import read_json
 from gradaccord.runs.interrupts import Interrupts

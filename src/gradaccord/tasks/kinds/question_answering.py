@@ -15,10 +15,10 @@ from gradaccord.data.examples import Question
 from gradaccord.models.heads import TokenHead
 from gradaccord.models.tokens import Tokens
 from gradaccord.models.trunks.trunk import Trunk
-from gradaccord.tasks.qa.breaks import Split
 from gradaccord.tasks.qa.scoring import Normalisation, NullThreshold, best_match, best_null_threshold
 from gradaccord.tasks.qa.spans import Answer, Spans, best_spans, ranked
 from gradaccord.tasks.qa.windows import encode_questions, has_answer
+from gradaccord.tasks.qa.word_breaks import Split
 from gradaccord.tasks.task import Output, StartingFile, Task
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from gradaccord.data.encoded import IGNORED, Encoded, Ragged
 from gradaccord.data.examples import Question
 from gradaccord.models.tokens import Encoding, Tokens
-from gradaccord.tasks.qa.breaks import Spaced, Split, fine_breaks, inside
+from gradaccord.tasks.qa.word_breaks import Spaced, Split, fine_breaks, inside
 
 _BLOCK = (
     1000  # examples tokenised at once: the tokenizer's own objects take 100 times a window's memory

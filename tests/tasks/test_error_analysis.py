@@ -14,7 +14,7 @@ from rich.console import Console
 
 from gradaccord.data.examples import Candidate, Cloze, Tagged, Text
 from gradaccord.tasks import Classification, EntityCloze, MultiAnswer, Regression, Tagging, analyse
-from gradaccord.tasks.errors import Analysis
+from gradaccord.tasks.error_analysis import Analysis
 
 COLOURS = Classification(("red", "green", "blue"))
 

@@ -12,7 +12,7 @@ from kinds_support import SHARED, minilm, tokens
 
 from gradaccord.data.dataset import Dataset
 from gradaccord.data.examples import Question, Tagged, Text
-from gradaccord.tasks.pseudo import PseudoTasks, cluster, mean_states, pseudo_tasks
+from gradaccord.tasks.pseudo_tasks import PseudoTasks, cluster, mean_states, pseudo_tasks
 
 TOPICS = {
     "food": ("soup", "bread", "cheese", "pasta", "salad", "curry", "cake", "rice"),
