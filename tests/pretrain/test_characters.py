@@ -52,7 +52,7 @@ class TestPretraining:
         """Already after a few seconds; `benchmarks/pretraining.py` measures the whole minute."""
         trunk, tokens, _ = pretrained
         task = MaskedLM(max_length=32)
-        lines = [Line(n.text) for n in cldr.names("pl") if cldr.is_test(n.concept)]
+        lines = [Line(n.text) for n in cldr.names("pl") if cldr.split_of(n.concept) == "test"]
         model = MultiTaskModel(trunk, {"lm": task.new_head(trunk)})
         result = evaluate(model, "lm", task, lines, task.encode(lines, tokens), batch_size=128)
         ids = torch.tensor([i for e in tokens.encode(training_names(), max_length=32) for i in e.ids])
