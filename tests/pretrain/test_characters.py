@@ -39,7 +39,7 @@ class TestPretraining:
             n.text.casefold()
             for language in ("de", "sw", "my", "fr")
             for n in cldr.names(language)
-            if cldr.is_dev(n.concept) or cldr.is_test(n.concept)
+            if cldr.split_of(n.concept) != "train"
         }
         assert len(names) > 2000
         assert not held_out & {name.casefold() for name in names}
