@@ -43,4 +43,4 @@ def test_list_of_something_else_is_one_sentence(capsys):
 def test_list_schema_is_json_that_describes_every_key(capsys):
     schema = json.loads(shown_by(capsys, "list", "schema"))
     assert set(schema["properties"]) >= {"model", "tasks", "method", "train", "probe"}
-    assert schema["$defs"]["Train"]["properties"]["steps"]["description"] == "Optimiser steps."
+    assert schema["$defs"]["TrainConfig"]["properties"]["steps"]["description"] == "Optimiser steps."

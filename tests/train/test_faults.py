@@ -20,7 +20,7 @@ from gradaccord.runs.lock import locked
         (["method=pcgard"], "The method 'pcgard' is unknown: did you mean 'pcgrad'?"),
         (["method=dotprod", "method.wieght=1"], "has no option 'wieght': did you mean 'weight'?"),
         (["method=torchjd"], "The method 'torchjd' needs a `weighting`: e.g. UPGrad"),
-        (["method=torchjd", "method.weighting=CAGrd"], "did you mean 'CAGrad'? there are AlignedMTL"),
+        (["method=torchjd", "method.weighting=CAGrd"], "did you mean 'CAGrad'?"),
         (["method=torchjd", "method.weighting=MoDo"], "MoDo, which needs the gradients of two"),
         (
             ["method=torchjd", "method.weighting=CAGrad", "method.c=1", "method.cc=1"],
