@@ -153,7 +153,7 @@ def test_what_characters_forget_is_measured_by_the_pretrained_layer() -> None:
     torch.manual_seed(0)
     lm = torch.randn(tokens.size, 96), torch.zeros(tokens.size)
     trunk = CharacterTrunk(tokens.size, lm=lm)
-    problem: Any = SimpleNamespace(model=SimpleNamespace(trunk=trunk), tokens=tokens)
+    problem: Any = SimpleNamespace(model=SimpleNamespace(trunk=trunk), tokens=tokens, folder=None)
     probe = Forgetting(base, problem)
     before = probe.measure()
     assert set(before) == set(base.probe.masked_lm)

@@ -22,7 +22,7 @@ UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 # What is imported of each extra; what a command cannot start without comes first.
 EXTRAS = {
     "train": (
-        *("pydantic", "yaml", "accelerate", "transformers", "sklearn", "scipy"),
+        *("yaml", "accelerate", "transformers", "sklearn", "scipy"),
         *("numpy", "safetensors", "peft", "seqeval", "rouge_score", "pyarrow", "PIL"),
     ),
     "report": ("matplotlib", "jinja2"),
