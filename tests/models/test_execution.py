@@ -21,6 +21,13 @@ from gradaccord.models.trunks.trunk import States, Trunk
 KINDS = ("bert", "t5", "bart with its decoder", "characters", "resnet18", "conv4")
 
 
+@pytest.fixture(autouse=True)
+def fresh_compiler() -> None:
+    """Whatever other tests of this process have compiled or switched off."""
+    torch._dynamo.reset()
+    torch.compiler.set_stance("default")
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: Any) -> Any:
     return tmp_path_factory.mktemp("switches")

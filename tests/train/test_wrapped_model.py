@@ -23,6 +23,13 @@ OPTIONS = {
 ONE = {"steps": 3, "evaluate_every": 3, "save_every": 3}
 
 
+@pytest.fixture(autouse=True)
+def fresh_compiler():
+    """Whatever other tests of this process have compiled or switched off."""
+    torch._dynamo.reset()
+    torch.compiler.set_stance("default")
+
+
 def close(one, other):
     """Recomputed in another order of sums, rounding may differ."""
     assert one.keys() == other.keys()
