@@ -13,29 +13,14 @@ from gradaccord.data.text.cldr import Vocabulary
 from gradaccord.models.multitask import MultiTaskModel
 from gradaccord.models.trunks.characters import CharacterTokens, CharacterTrunk
 from gradaccord.models.trunks.loading import load_trunk
-from gradaccord.pretrain.characters import pretrained_characters
 from gradaccord.tasks import saved_models as saved
 from gradaccord.tasks.evaluation import evaluate, predict
 from gradaccord.tasks.kinds.classification import Classification
 
 pytest.importorskip("babel")
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 TOKENS = CharacterTokens(Vocabulary("abcdefghij "))
-STEPS = 60
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _own_cache(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GRADACCORD_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
-
-
-@pytest.fixture(scope="module")
-def pretrained(_own_cache):
-    seen = []
-    trunk, tokens = pretrained_characters(steps=STEPS, progress=seen.append)
-    return trunk, tokens, seen
 
 
 class TestTokens:

@@ -4,35 +4,15 @@ from __future__ import annotations
 
 import socket
 import sys
-from pathlib import Path
 
 import pytest
 import torch
-from small_models import ARCHITECTURES, TEXTS, save_checkpoint
+from small_models import batch_of
 
 from gradaccord.models.trunks.huggingface import HuggingFaceTrunk
 from gradaccord.models.trunks.loading import load_trunk, minilm_folder
 
 pytest.importorskip("transformers")
-
-
-@pytest.fixture(scope="module", params=ARCHITECTURES)
-def architecture(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture(scope="module")
-def folder(architecture: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_checkpoint(tmp_path_factory.mktemp(architecture), architecture)
-
-
-def batch_of(tokens, texts=TEXTS, seconds=None):
-    from gradaccord.data.encoded import Encoded
-
-    encodings = tokens.encode(list(texts), seconds, max_length=tokens.max_length)
-    types = [e.type_ids for e in encodings] if tokens.has_types else None
-    encoded = Encoded.single([e.ids for e in encodings], types, pad=tokens.pad)
-    return encoded
 
 
 def test_a_folder_is_read_without_a_network(folder, monkeypatch):

@@ -2,34 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
-from small_models import ARCHITECTURES, TEXTS, save_checkpoint
+from small_models import TEXTS, batch_of
 
 from gradaccord.models.trunks.loading import load_trunk
 
 pytest.importorskip("transformers")
-
-
-@pytest.fixture(scope="module", params=ARCHITECTURES)
-def architecture(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture(scope="module")
-def folder(architecture: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_checkpoint(tmp_path_factory.mktemp(architecture), architecture)
-
-
-def batch_of(tokens, texts=TEXTS, seconds=None):
-    from gradaccord.data.encoded import Encoded
-
-    encodings = tokens.encode(list(texts), seconds, max_length=tokens.max_length)
-    types = [e.type_ids for e in encodings] if tokens.has_types else None
-    encoded = Encoded.single([e.ids for e in encodings], types, pad=tokens.pad)
-    return encoded
 
 
 def test_segments_only_where_the_model_has_them(folder, architecture):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from characters_toy import STEPS
 
 from gradaccord.data.examples import Line
 from gradaccord.data.text import cldr
@@ -14,22 +15,7 @@ from gradaccord.tasks.evaluation import evaluate
 from gradaccord.tasks.kinds.masked_lm import MaskedLM
 
 pytest.importorskip("babel")
-
-STEPS = 60
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _own_cache(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GRADACCORD_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
-
-
-@pytest.fixture(scope="module")
-def pretrained(_own_cache):
-    seen = []
-    trunk, tokens = pretrained_characters(steps=STEPS, progress=seen.append)
-    return trunk, tokens, seen
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 class TestPretraining:

@@ -167,3 +167,13 @@ def _unigram(texts: Sequence[str], size: int) -> Any:
         single="$A </s>", pair="$A $B </s>", special_tokens=[("</s>", 1)]
     )
     return tokenizer
+
+
+def batch_of(tokens, texts=TEXTS, seconds=None):
+    """Texts, or pairs of them, as encoded rows."""
+    from gradaccord.data.encoded import Encoded
+
+    encodings = tokens.encode(list(texts), seconds, max_length=tokens.max_length)
+    types = [e.type_ids for e in encodings] if tokens.has_types else None
+    encoded = Encoded.single([e.ids for e in encodings], types, pad=tokens.pad)
+    return encoded

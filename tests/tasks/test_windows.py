@@ -7,7 +7,7 @@ from functools import lru_cache
 import pytest
 import torch
 from kinds_support import tokens as minilm_tokens
-from qa_support import SHARED, asked, opened, questions
+from qa_support import FILES, SHARED, asked, opened, sample
 
 from gradaccord import data
 from gradaccord.data.encoded import IGNORED, Encoded
@@ -51,25 +51,6 @@ def multilingual() -> HuggingFaceTokens:
         unk_token="<unk>", cls_token="<s>", sep_token="</s>", model_max_length=512,
     )  # fmt: skip
     return HuggingFaceTokens(wrapped)
-
-
-FILES = {
-    "squad1": ("squad/squad_v1.1_dev_half_a.json.gz", "en"),
-    "squad2": ("squad/squad_v2.0_dev_cs224n.json.gz", "en"),
-    "tydiqa.en": ("tydiqa_goldp/tydiqa.goldp.en.train.json.gz", "en"),
-    "tydiqa.ko": ("tydiqa_goldp/tydiqa.goldp.ko.train.json.gz", "ko"),
-    "tydiqa.sw": ("tydiqa_goldp/tydiqa.goldp.sw.train.json.gz", "sw"),
-    "xquad.ar": ("xquad/xquad.ar.json.gz", "ar"),
-    "xquad.hi": ("xquad/xquad.hi.json.gz", "hi"),
-    "xquad.th": ("xquad/xquad.th.json.gz", "th"),
-    "xquad.zh": ("xquad/xquad.zh.json.gz", "zh"),
-}
-
-
-def sample(name: str) -> list[Question]:
-    """Some 500 labelled questions from all over the file; benchmarks/qa_recovery.py takes them all."""
-    examples = [example for example in questions(*FILES[name]) if example.answers]
-    return examples[:: max(len(examples) // 500, 1)]
 
 
 @pytest.mark.parametrize("tokenizer", ["minilm", "multilingual"])
