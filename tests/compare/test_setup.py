@@ -6,10 +6,13 @@ import pytest
 from train_toy import said
 
 from gradaccord.cli.list import methods as listed
+from gradaccord.compare.budget import EqualBudget
 from gradaccord.compare.setup import check_builds
 from gradaccord.compare.specs import Spec, with_controls
 from gradaccord.methods.registry import METHODS
 from gradaccord.train.setup import load_problem
+
+BUDGET = EqualBudget(kind="gradients", amount=8)
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +45,7 @@ def test_every_example_that_list_methods_prints_can_be_built(base, problem):
     controls = re.findall(r"compare with ([^\s;)]+)", " ".join(text for text, _ in rows().values()))
     assert "sequential_reptile:outer_lr=1" in controls
     specs = with_controls(map(Spec.parse, [*examples, *controls]), Spec.parse("sum"))
-    check_builds(base, specs, 8, problem)
+    check_builds(base, specs, BUDGET, problem)
 
 
 @pytest.mark.parametrize("name", [name for name in METHODS if name != "torchjd"])
@@ -50,14 +53,14 @@ def test_the_options_that_list_methods_prints_can_be_typed(base, problem, name):
     options = rows()[name][1]
     spec = Spec.parse(f"{name}:{options.replace(', ', ',')}" if options else name)
     assert options
-    check_builds(base, [spec], 8, problem)
+    check_builds(base, [spec], BUDGET, problem)
 
 
 @pytest.mark.parametrize("method", [*METHODS, "stl", "sum+smart", "pcgrad+swep", "dotprod+recadam"])
 def test_every_method_and_its_controls_can_be_built_and_leave_the_model_as_it_is(base, problem, method):
     before = {name: value.clone() for name, value in problem.model.state_dict().items()}
     spec = Spec.parse("torchjd:weighting=UPGrad" if method == "torchjd" else method)
-    check_builds(base, [*spec.controls(), spec], 8, problem)
+    check_builds(base, [*spec.controls(), spec], BUDGET, problem)
     after = problem.model.state_dict()
     assert all(value.equal(after[name]) for name, value in before.items())
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in problem.model.modules())
@@ -84,7 +87,7 @@ WRONG = [
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_wrong_option_is_told_with_its_method_before_any_run(base, problem, wrong):
     with pytest.raises(ValueError) as error:  # some are told even before the model is loaded
-        check_builds(base, [Spec.parse(wrong)], 8, problem)
+        check_builds(base, [Spec.parse(wrong)], BUDGET, problem)
     name, option = re.match(r"(\w+):(\w+)=", wrong).groups()
     assert name in str(error.value) or "weighting" in str(error.value)
     assert option in str(error.value)

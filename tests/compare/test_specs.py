@@ -2,11 +2,13 @@
 
 import pytest
 
+from gradaccord.compare.budget import EqualBudget
 from gradaccord.compare.specs import Spec, parse_methods, with_controls
 from gradaccord.methods.registry import METHODS
 from gradaccord.train.config import MethodConfig
 from gradaccord.train.config_file import check_config, read_config
 
+BUDGET = EqualBudget(kind="gradients", amount=120)
 BASE = check_config({"tasks": {"a": "sst"}, "train": {"epochs": 2}})
 
 
@@ -161,17 +163,17 @@ def test_dotprod_must_also_beat_a_longer_step():
     plain, longer = Spec.parse("dotprod:every=4").controls()
     assert (str(plain), str(longer)) == ("paired_sum:every=4", "paired_sum:every=4@1.1")
     assert Spec.parse(str(longer)) == longer
-    assert longer.config(BASE, 0, 1).train.lr == pytest.approx(1.1 * BASE.train.lr)
+    assert longer.config(BASE, 0, BUDGET).train.lr == pytest.approx(1.1 * BASE.train.lr)
     with pytest.raises(ValueError, match="give a number > 0"):
         Spec.parse("sum@fast")
 
 
 def test_every_run_has_the_same_budget():
     for text in ("sum", "dotprod", "sum+smart", "sum+recadam"):
-        config = Spec.parse(text).config(BASE, seed=3, gradients=120)
+        config = Spec.parse(text).config(BASE, seed=3, budget=BUDGET)
         assert (config.train.gradients, config.train.epochs, config.train.seed) == (120, None, 3)
-    assert Spec.parse("sum+smart").config(BASE, 0, 1).regularize[0].name == "smart"
-    assert Spec.parse("sum+recadam").config(BASE, 0, 1).train.optimizer.name == "recadam"
+    assert Spec.parse("sum+smart").config(BASE, 0, BUDGET).regularize[0].name == "smart"
+    assert Spec.parse("sum+recadam").config(BASE, 0, BUDGET).train.optimizer.name == "recadam"
 
 
 def test_methods_are_split_at_commas_or_semicolons():

@@ -60,6 +60,7 @@ def config(tmp_path_factory):
 @pytest.fixture(scope="session")
 def comparison(config, tmp_path_factory):
     """The folder that `gradaccord compare` writes; its runs, done in this process."""
+    from gradaccord.compare.budget import EqualBudget
     from gradaccord.compare.processes import WANTED
     from gradaccord.compare.setup import list_runs
     from gradaccord.compare.specs import Spec
@@ -69,7 +70,8 @@ def comparison(config, tmp_path_factory):
     from gradaccord.train.run import train_run
 
     folder = tmp_path_factory.mktemp("compared") / "moods"
-    runs = list_runs(config, [Spec("sum"), Spec("pcgrad"), Spec("stl")], 2, 16, folder)
+    budget = EqualBudget(kind="gradients", amount=16)
+    runs = list_runs(config, [Spec("sum"), Spec("pcgrad"), Spec("stl")], 2, budget, folder)
     for run in runs:
         run.folder.mkdir(parents=True)
         write_config(run.config, run.folder / WANTED)

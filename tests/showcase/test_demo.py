@@ -21,6 +21,7 @@ from made_results import made_results
 from rich.console import Console
 
 from gradaccord.cli.demo_screen import HEADINGS, methods_table
+from gradaccord.compare.budget import EqualBudget
 from gradaccord.compare.processes import Run
 from gradaccord.compare.specs import Spec, with_controls
 from gradaccord.compare.summary import summarise
@@ -32,6 +33,8 @@ from gradaccord.showcase.demo.names import Names, demo_methods, recipe
 from gradaccord.showcase.demo.plane import Plane, read_plane
 from gradaccord.showcase.demo.settings import METHODS, Settings
 from gradaccord.train.probes import Forgetting
+
+BUDGET = EqualBudget(kind="gradients", amount=100)
 
 METHOD = "sequential_reptile:inner_steps=20,outer_lr=0.3"
 CONTROL = "sequential_reptile:inner_steps=20,outer_lr=1"
@@ -50,7 +53,7 @@ def run_of(spec: Spec, seed: int, score: float, unseen: float, masked: float) ->
         train_loss=0.5 if masked < 2.5 else 0.1,
         masked_lm={"de": masked, "fr": masked},
     )
-    return Run(spec, seed, Path(), spec.config(recipe(Settings(Path())), seed, 100), results)
+    return Run(spec, seed, Path(), spec.config(recipe(Settings(Path())), seed, BUDGET), results)
 
 
 def names(scores: dict[str, list[float]], masked: dict[str, float] | None = None) -> Names:

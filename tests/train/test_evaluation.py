@@ -32,3 +32,20 @@ def test_without_a_dev_split_the_last_weights_are_kept(content, configured, run,
     assert results.best_step == 12
     kept = load_state(tmp_path / "run" / "best" / "step-00000012")["model"]
     assert same(kept, weights(tmp_path / "run"))
+
+
+def test_evaluation_and_probes_count_in_the_cost_apart_from_training(configured, run, interrupted):
+    config = configured(train={"steps": 6, "evaluate_every": 2})
+    whole = run(config, "whole").cost
+    parts = (whole.training_seconds, whole.evaluation_seconds, whole.probe_seconds)
+    assert all(part > 0 for part in parts)
+    assert whole.processor == sum(parts)
+    assert whole.processor < whole.cpu_seconds  # of the process, which also read the data
+    unprobed = configured(
+        train={"steps": 6, "evaluate_every": 2}, probe={"cosine": False, "distance": False}
+    )
+    assert run(unprobed, "unprobed").cost.probe_seconds < 0.1 * whole.probe_seconds
+    interrupted(config, "broken", after=5)
+    resumed = run(config, "broken", resume=True).cost
+    assert resumed.probe_seconds > 0.5 * whole.probe_seconds  # those before the interruption count
+    assert resumed.batches == whole.batches == 18

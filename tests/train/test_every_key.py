@@ -32,6 +32,7 @@ ELSEWHERE = {
     "train.compile": "train/test_wrapped_model.py::test_a_compiled_trunk_is_run_and_changes_no_weight",
     "train.epochs": "train/test_phase.py::test_budgets_are_what_they_say",
     "train.gradients": "train/test_phase.py::test_budgets_are_what_they_say",
+    "train.seconds": "train/test_phase.py::test_seconds_end_a_run_and_are_kept_when_it_is_resumed",
     "train.micro_batches": "train/test_loop.py::test_dropout_is_on_from_the_first_step",
     "train.optimizer.name": "train/test_optimizers.py::test_every_optimiser_takes_a_step",
     "train.patience": "train/test_loop.py::test_early_stopping_is_told",

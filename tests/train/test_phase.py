@@ -22,6 +22,20 @@ def test_a_warm_start_resumes_bit_equal(configured, run, tmp_path, interrupted):
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "broken"))
 
 
+def test_seconds_end_a_run_and_are_kept_when_it_is_resumed(configured, run, interrupted, tmp_path):
+    config = configured(train={"steps": None, "seconds": 1.0})
+    interrupted(config, "broken", after=5)
+    steps = [r for r in read_log(tmp_path / "broken" / "log.jsonl") if r["event"] == "step"]
+    assert 0 < steps[-1]["share"] < 1
+    cost = run(config, "broken", resume=True).cost
+    assert cost.steps > 5
+    assert 1.0 <= cost.training_seconds < 1.5  # of both parts
+    records = [r for r in read_log(tmp_path / "broken" / "log.jsonl") if r["event"] == "step"]
+    assert records[:5] == steps
+    assert records[5]["share"] > steps[-1]["share"]
+    assert [r["step"] for r in records] == list(range(1, cost.steps + 1))
+
+
 def test_budgets_are_what_they_say(configured, run):
     by_gradients = {"steps": None, "gradients": 30}
     assert run(configured(train=by_gradients), "sum").cost.steps == 10  # three tasks a step

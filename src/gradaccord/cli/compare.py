@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import ExitStack
+from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +13,14 @@ import typer
 
 from gradaccord.cli.exit_codes import INTERRUPTED, needs, user_mistakes
 from gradaccord.cli.options import DataOption, FileArgument, OverridesArgument
+
+
+class Budget(str, Enum):
+    """The choices of --budget."""
+
+    epochs = "epochs"
+    gradients = "gradients"
+    seconds = "seconds"
 
 
 @needs("train")
@@ -38,6 +47,9 @@ def compare(
     jobs: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Runs at a time; default: what fits.")
     ] = None,
+    budget: Annotated[
+        Budget, typer.Option(help="What is equal: batches seen, batch gradients, processor seconds.")
+    ] = Budget.gradients,
     controls: Annotated[
         bool, typer.Option(help="Add each method's control: the same steps without its idea.")
     ] = True,
@@ -70,12 +82,12 @@ def compare(
         specs = with_controls(parse_methods(methods), Spec.parse(baseline), controls)
         folder = out if out is not None else Path("runs") / f"{file.stem}-compare"
         stack.enter_context(locked(folder))
-        setup = set_up(base, specs, seeds, folder, load_problem(base, data))
+        setup = set_up(base, specs, seeds, folder, load_problem(base, data), budget.value)
         jobs = jobs or jobs_that_fit(setup.memory_mb)
         write_json(folder / ABOUT, about(["gradaccord", *sys.argv[1:]]))
         screen.say(
-            f"{len(specs)} methods x {seeds} seeds, {setup.gradients:,} batch gradients each, "
-            f"{jobs} at a time: {', '.join(map(str, specs))}."
+            f"{len(specs)} methods x {seeds} seeds, {setup.budget.text} each, "
+            f"{jobs} at a time: {', '.join(map(str, specs))}. {setup.budget.sentence}"
         )
         began = time.monotonic()
         try:

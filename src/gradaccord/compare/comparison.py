@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 from pydantic import BaseModel, ConfigDict
 
+from gradaccord.compare.budget import EqualBudget
 from gradaccord.compare.statistics import Difference, Mean, Number
 from gradaccord.runs.versioned import Versioned
 
@@ -16,6 +19,7 @@ class Costs(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     seconds: Number
+    processor: Number = math.nan  # seconds of training, evaluation and probes
     gradients: Number
     memory_mb: Number
 
@@ -62,6 +66,7 @@ class Comparison(Versioned):
     model_config = ConfigDict(frozen=True)
 
     split: str  # that the scores are of
+    budget: EqualBudget | None = None  # of every run; None in files of 0.1: batch gradients
     tasks: tuple[str, ...]
     metrics: dict[str, str]  # task -> main metric
     findings: tuple[str, ...] = ()

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import math
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gradaccord.compare.processes import Run
+from gradaccord.compare.budget import BudgetKind, EqualBudget, budget_of
+from gradaccord.compare.processes import WANTED, Run
 from gradaccord.compare.specs import Spec
 from gradaccord.methods.registry import SINGLE_TASK
+from gradaccord.runs.files import RunFolderError
 from gradaccord.train.config import Config, MethodConfig, ProbeConfig
+from gradaccord.train.config_file import read_config
 from gradaccord.train.loop import TrainingLoop
-from gradaccord.train.phase import EPOCHS, batches_of
 from gradaccord.train.run import make_accelerator
 from gradaccord.train.setup import Problem
 
@@ -27,40 +28,32 @@ class Setup:
     """A comparison that is ready to run."""
 
     runs: list[Run]
-    gradients: int  # batch gradients that each run may spend
+    budget: EqualBudget  # of each run
     memory_mb: float  # that a run is likely to take
 
 
-def set_up(base: Config, specs: Sequence[Spec], seeds: int, folder: Path, problem: Problem) -> Setup:
-    """Every method on every seed with one budget; what cannot be built is a ValueError."""
-    gradients = budget_of(base, problem)
-    check_builds(base, specs, gradients, problem)
+def set_up(
+    base: Config,
+    specs: Sequence[Spec],
+    seeds: int,
+    folder: Path,
+    problem: Problem,
+    budget: BudgetKind = "gradients",
+) -> Setup:
+    """Every method on every seed with one budget; what cannot be built is a ValueError.
+
+    budget: what is equal: epochs (batches seen), gradients, or seconds (of processors, in training).
+    """
+    equal = budget_of(base, problem, budget)
+    _check_same_budget(folder, equal)
+    check_builds(base, specs, equal, problem)
     weights = sum(p.numel() * p.element_size() for p in problem.model.parameters())
     # weights, two moments, one gradient a task, and as much as one for activations
     memory = BASE_MB + 1.5 * (4 + len(problem.trained)) * weights / 2**20
-    return Setup(list_runs(base, specs, seeds, gradients, folder), gradients, memory)
+    return Setup(list_runs(base, specs, seeds, equal, folder), equal, memory)
 
 
-def budget_of(config: Config, problem: Problem) -> int:
-    """Batch gradients of one run.
-
-    `train.gradients` as it is; epochs and steps by what plain multi-task training would spend on
-    them: a batch gradient a batch, and a batch of every task a step.
-    """
-    train = config.train
-    if train.gradients is not None:
-        return train.gradients
-    if train.steps is not None:
-        return train.steps * len(problem.trained)
-    sizes = problem.batch_sizes
-    batches = sum(
-        len(batches_of(problem.prepared[name], sizes.get(name, train.batch_size), 0))
-        for name in problem.trained
-    )
-    return math.ceil((train.epochs or EPOCHS) * batches)
-
-
-def check_builds(base: Config, specs: Sequence[Spec], gradients: int, problem: Problem) -> None:
+def check_builds(base: Config, specs: Sequence[Spec], budget: EqualBudget, problem: Problem) -> None:
     """Set every run up as far as its first step, so that a mistake costs no minutes of training.
 
     A method that cannot be built is named as it was given. `problem` stays as it is: each method gets
@@ -69,7 +62,7 @@ def check_builds(base: Config, specs: Sequence[Spec], gradients: int, problem: P
     accelerator = make_accelerator(base)
     no_probes = ProbeConfig(cosine=False, distance=False)
     for spec in specs:
-        config = spec.config(base, base.train.seed, gradients).model_copy(update={"probe": no_probes})
+        config = spec.config(base, base.train.seed, budget).model_copy(update={"probe": no_probes})
         if spec.method == SINGLE_TASK:  # each task's own run is one of `sum`
             config = config.model_copy(update={"method": MethodConfig(name="sum"), "sampler": None})
         own = dataclasses.replace(problem, model=copy.deepcopy(problem.model))
@@ -85,11 +78,22 @@ def check_builds(base: Config, specs: Sequence[Spec], gradients: int, problem: P
 
 
 def list_runs(
-    base: Config, specs: Sequence[Spec], seeds: int, gradients: int, folder: Path
+    base: Config, specs: Sequence[Spec], seeds: int, budget: EqualBudget, folder: Path
 ) -> list[Run]:
     """Every method on every seed, seeds first: a comparison that is cut short is still one."""
     return [
-        Run(spec, seed, folder / spec.folder / f"seed-{seed}", spec.config(base, seed, gradients))
+        Run(spec, seed, folder / spec.folder / f"seed-{seed}", spec.config(base, seed, budget))
         for seed in range(seeds)
         for spec in specs
     ]
+
+
+def _check_same_budget(folder: Path, budget: EqualBudget) -> None:
+    """Refuse a folder whose runs had another budget."""
+    run = min(folder.glob(f"*/seed-*/{WANTED}"), default=None)
+    before = None if run is None else EqualBudget.of(read_config(run).train)
+    if before is not None and before != budget:
+        raise RunFolderError(
+            f"The budget is {budget.text}, and {folder} holds runs of {before.text}: ask for the same "
+            "budget, or choose another --out."
+        )

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from gradaccord.compare.budget import EqualBudget
 from gradaccord.core.did_you_mean import canonical
 from gradaccord.methods.registry import canonical_method, check_method, controls_of
 from gradaccord.train.config import Config, MethodConfig, OptimizerConfig
@@ -93,14 +94,12 @@ class Spec:
         """The first of them, which takes the same steps."""
         return next(iter(self.controls()), None)
 
-    def config(self, base: Config, seed: int, gradients: int) -> Config:
+    def config(self, base: Config, seed: int, budget: EqualBudget) -> Config:
         """The configuration of one run, with the budget that all runs have."""
         rates = {"lr": base.train.lr * self.rate}
         if base.train.head_lr is not None:
             rates["head_lr"] = base.train.head_lr * self.rate
-        train = base.train.model_copy(
-            update={"seed": seed, "gradients": gradients, "epochs": None, "steps": None, **rates}
-        )
+        train = budget.given_to(base.train).model_copy(update={"seed": seed, **rates})
         regularize = list(base.regularize)
         for one in self.added:
             if one == "recadam":

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from gradaccord.compare.budget import EqualBudget
 from gradaccord.compare.comparison import AVERAGE, Comparison, Costs, Standing
 from gradaccord.compare.processes import WANTED, Run
 from gradaccord.compare.specs import Spec
@@ -38,6 +39,7 @@ def summarise(runs: Sequence[Run]) -> Comparison:
     baseline = next(iter(by_spec))
     comparison = Comparison(
         split=split,
+        budget=EqualBudget.of(runs[0].config.train),
         tasks=tuple(first.scores(split)),
         metrics=first.metrics,
         methods=tuple(_standing(spec, by_spec[spec], results, scores, baseline) for spec in by_spec),
@@ -87,9 +89,10 @@ def remarks(comparison: Comparison) -> tuple[str, ...]:
         f"Scores are in percent on {comparison.split}, mean ± standard error over seeds; differences "
         "are paired by seed, p of a t-test, beside it p as corrected by Holm for all tests of the "
         f"table ({comparison.tests_with_p}); there is no p for fewer than {PAIRS} pairs of seeds or "
-        "equal differences; costs are relative to the baseline; all runs had the same budget of batch "
-        "gradients."
+        "equal differences; costs are relative to the baseline."
     ]
+    if comparison.budget is not None:
+        found.append(comparison.budget.sentence)
     for own in comparison.methods:
         for seed, reason in own.missing.items():
             found.append(f"Missing: {own.method}, seed {seed}: {reason}.")
@@ -179,5 +182,6 @@ def _with_corrected_p(comparison: Comparison) -> Comparison:
 def _relative(own: Mapping[int, Results], theirs: Mapping[int, Results], cost: str) -> float:
     """The median over seeds of ours over theirs."""
     pairs = [(own[seed].cost, theirs[seed].cost) for seed in own if seed in theirs]
-    ratios = [getattr(ours, cost) / usual for ours, base in pairs if (usual := getattr(base, cost))]
+    known = [(getattr(ours, cost), getattr(base, cost)) for ours, base in pairs]
+    ratios = [ours / usual for ours, usual in known if usual and ours is not None]
     return statistics.median(ratios) if ratios else math.nan

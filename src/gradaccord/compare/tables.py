@@ -55,7 +55,7 @@ def _headings(comparison: Comparison) -> list[str]:
     tasks = [f"{task} ({comparison.metrics[task]})" for task in comparison.tasks]
     return [
         "method", AVERAGE, "vs baseline", "vs control", *tasks, "train loss", "cosine", "distance",
-        "time", "gradients", "memory", "seeds",
+        "time", "processor", "gradients", "memory", "seeds",
     ]  # fmt: skip
 
 
@@ -94,7 +94,7 @@ def _csv_lines(comparison: Comparison) -> list[list[Any]]:
         ["method", "control", "task", "metric", "mean", "standard error", "seeds", "to baseline",
          *(f"{what} to baseline" for what in P_COLUMNS), "its control", "to control",
          *(f"{what} to control" for what in P_COLUMNS), "train loss", "cosine", "distance", "time",
-         "gradients", "memory", "collapsed", "missing"]
+         "processor", "gradients", "memory", "collapsed", "missing", "budget"]
     ]  # fmt: skip
     for own in comparison.methods:
         kind = "yes" if own.is_control else "no"
@@ -102,11 +102,11 @@ def _csv_lines(comparison: Comparison) -> list[list[Any]]:
             metric = comparison.metrics.get(task, AVERAGE)
             line = [own.method, kind, task, metric, mean.mean, mean.error, mean.count]
             rest = len(lines[0]) - len(line)
-            lines.append(line + (_whole_method(own) if task == AVERAGE else [""] * rest))
+            lines.append(line + (_whole_method(own, comparison) if task == AVERAGE else [""] * rest))
     return [["" if isinstance(v, float) and math.isnan(v) else v for v in line] for line in lines]
 
 
-def _whole_method(own: Standing) -> list[Any]:
+def _whole_method(own: Standing, comparison: Comparison) -> list[Any]:
     return [
         *_with_p(own.vs_baseline),
         own.control or "",
@@ -115,6 +115,7 @@ def _whole_method(own: Standing) -> list[Any]:
         *(cost for _, cost in own.costs),
         len(own.collapsed),
         len(own.missing),
+        "" if comparison.budget is None else comparison.budget.text,
     ]
 
 

@@ -76,12 +76,13 @@ def leaderboard(data: ReportData) -> Table | None:
         "leaderboard",
         "Leaderboard",
         ["method", "average, %", "to baseline", "to control", "train loss", "cosine", "distance",
-         "time", "gradients", "memory", "seeds"],
+         "time", "processor", "gradients", "memory", "seeds"],
         rows,
         f"Average of the trained tasks' main metrics on {comparison.split}, mean ± standard error "
         "over seeds. Differences are paired by seed, p by a t-test, beside it p as corrected by Holm "
         "for all tests of this table. Train loss, task cosine and distance from the start are those of "
-        "the last evaluation; costs are relative to the baseline.",
+        "the last evaluation; costs are relative to the baseline."
+        + ("" if comparison.budget is None else f" {comparison.budget.sentence}"),
     )  # fmt: skip
 
 
@@ -188,8 +189,9 @@ def scores(data: ReportData) -> Table | None:
 def costs(data: ReportData) -> Table:
     """Absolute costs, mean over seeds."""
     forms = {
-        "seconds": "{:.1f}", "cpu_seconds": "{:.1f}", "steps": "{:,.0f}", "gradients": "{:,.0f}",
-        "memory_mb": "{:,.0f}",
+        "seconds": "{:.1f}", "cpu_seconds": "{:.1f}", "training_seconds": "{:.1f}",
+        "evaluation_seconds": "{:.1f}", "probe_seconds": "{:.1f}", "steps": "{:,.0f}",
+        "gradients": "{:,.0f}", "memory_mb": "{:,.0f}",
     }  # fmt: skip
     rows = []
     for name, runs in data.methods.items():
@@ -201,11 +203,12 @@ def costs(data: ReportData) -> Table:
     return Table(
         "costs",
         "Costs",
-        ["method", "training, s", "processor, s", "steps", "batch gradients", "peak memory, MB"],
+        ["method", "clock, s", "processor, s", "training, s", "evaluation, s", "probes, s", "steps",
+         "batch gradients", "peak memory, MB"],
         rows,
-        f"{over}Training time leaves evaluation out; processor time and memory are those of "
-        "the whole process.",
-    )
+        f"{over}Clock time runs from the first step to the last. Processor time and memory are those "
+        "of the whole process; training, evaluation and probes are their parts of processor time.",
+    )  # fmt: skip
 
 
 def worst(runs: Sequence[tuple[str, FinishedRun]]) -> list[Table]:

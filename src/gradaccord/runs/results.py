@@ -15,13 +15,28 @@ Scores = dict[str, dict[str, float]]  # task -> metric -> percent
 
 
 class Cost(BaseModel):
-    """What a run took. cpu_seconds: None if it was resumed."""
+    """What a run took. None: not measured by the version that wrote the file.
+
+    seconds: of the clock, from the first step to the last, evaluation and probes included.
+    cpu_seconds: of the whole process; None if it was resumed.
+    The other processor seconds are those of all sessions; on a GPU they are its own seconds.
+    """
 
     seconds: float
     cpu_seconds: float | None
     steps: int
     gradients: float  # batch gradients
     memory_mb: float
+    batches: int | None = None
+    training_seconds: float | None = None
+    evaluation_seconds: float | None = None
+    probe_seconds: float | None = None
+
+    @property
+    def processor(self) -> float | None:
+        """Processor seconds of training, evaluation and probes together."""
+        parts = (self.training_seconds, self.evaluation_seconds, self.probe_seconds)
+        return None if None in parts else sum(part for part in parts if part is not None)
 
 
 class TaskCosine(BaseModel):

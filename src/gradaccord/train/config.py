@@ -160,7 +160,7 @@ class WarmStartConfig(_Section):
 
 
 class TrainConfig(_Section):
-    """How long, how fast, and what is kept. Give one of epochs, steps and gradients."""
+    """How long, how fast, and what is kept. Give one of epochs, steps, gradients and seconds."""
 
     epochs: Annotated[float, Field(gt=0)] | None = Field(
         None, description="Passes over all training data, counted in batches."
@@ -168,6 +168,11 @@ class TrainConfig(_Section):
     steps: Positive | None = Field(None, description="Optimiser steps.")
     gradients: Positive | None = Field(
         None, description="Batch gradients: the budget at which methods are compared fairly."
+    )
+    seconds: Annotated[float, Field(gt=0)] | None = Field(
+        None,
+        description="Processor seconds of training, all threads and processes; on a GPU its own "
+        "seconds. Evaluation and probes are not counted.",
     )
     batch_size: Positive = 16
     micro_batches: Positive = Field(1, description="Parts that a batch is computed in, to save memory.")
@@ -206,7 +211,7 @@ class TrainConfig(_Section):
 
     @model_validator(mode="after")
     def _one_length(self) -> TrainConfig:
-        given = [n for n in ("epochs", "steps", "gradients") if getattr(self, n) is not None]
+        given = [n for n in ("epochs", "steps", "gradients", "seconds") if getattr(self, n) is not None]
         if len(given) > 1:
             raise ValueError(f"`{given[0]}` and `{given[1]}` both say how long: give one of them")
         return self

@@ -12,6 +12,7 @@ from typing import Any
 from torch import nn
 
 from gradaccord.runs.checkpoints import Checkpoints
+from gradaccord.runs.usage import compute_seconds
 from gradaccord.train.config import Config
 from gradaccord.train.not_finite import TrainingError
 from gradaccord.train.probes import Probes
@@ -41,6 +42,8 @@ class Evaluator:
         self.best_step = 0
         self.without_better = 0  # evaluations since
         self.evaluations: list[dict[str, Any]] = []
+        self.evaluation_seconds = 0.0  # of processors, over all sessions
+        self.probe_seconds = 0.0
 
     def evaluate(
         self, step: int, *, gradients: float, seconds: float, train_loss: Mapping[str, float]
@@ -51,7 +54,9 @@ class Evaluator:
         """
         began = time.perf_counter()
         scores = {task: found.scores for task, found in self.evaluated("dev").items()}
+        start = compute_seconds(self.accelerator.device)
         probed = self.probes.measure(self.model, self.accelerator)
+        self.probe_seconds += compute_seconds(self.accelerator.device) - start
         average = self._average(scores)
         # Without a labelled dev split nothing can be compared, and the last weights are kept.
         if average > self.best or not self.evaluations or math.isnan(average):
@@ -77,6 +82,7 @@ class Evaluator:
         """Every task's evaluation on a split; splits without labels are left out."""
         from gradaccord.tasks.evaluation import evaluate
 
+        began = compute_seconds(self.accelerator.device)
         found = {}
         for task in self.problem.evaluated(split):
             prepared = self.problem.prepared[task]
@@ -90,6 +96,7 @@ class Evaluator:
                     batch_size=self.config.train.evaluation_batch_size,
                 )
         reshard(self.accelerator, self.model)
+        self.evaluation_seconds += compute_seconds(self.accelerator.device) - began
         return found
 
     def main_score(self, task: str, scores: Mapping[str, float]) -> float:
@@ -128,6 +135,8 @@ class Evaluator:
             "best_step": self.best_step,
             "without_better": self.without_better,
             "evaluations": self.evaluations,
+            "evaluation_seconds": self.evaluation_seconds,
+            "probe_seconds": self.probe_seconds,
             "probes": self.probes.state_dict(),
         }
 
@@ -137,4 +146,6 @@ class Evaluator:
         self.best_step = int(state["best_step"])
         self.without_better = int(state["without_better"])
         self.evaluations = list(state["evaluations"])
+        self.evaluation_seconds = float(state.get("evaluation_seconds", 0.0))
+        self.probe_seconds = float(state.get("probe_seconds", 0.0))
         self.probes.load_state_dict(state["probes"])

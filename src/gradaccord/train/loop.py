@@ -20,6 +20,7 @@ from gradaccord.runs.checkpoints import CHECKPOINTS, Checkpoints
 from gradaccord.runs.checkpoints import load as load_checkpoint
 from gradaccord.runs.interrupts import Interrupts
 from gradaccord.runs.log import Log
+from gradaccord.runs.usage import compute_seconds
 from gradaccord.train.config import Config
 from gradaccord.train.evaluation import Evaluator
 from gradaccord.train.not_finite import TrainingError, not_finite, tasks_not_finite
@@ -71,7 +72,8 @@ class TrainingLoop:
         self.trainable = self.regularizers.whole(self.model)
         self.checkpoints = Checkpoints(folder / CHECKPOINTS, config.train.keep)
         self.step = 0
-        self.seconds = 0.0  # of training, over all sessions
+        self.seconds = 0.0  # from the first step on, evaluation included, over all sessions
+        self.training_seconds = 0.0  # of processors, of all steps
         self.phases = Phases(
             config,
             problem,
@@ -147,6 +149,7 @@ class TrainingLoop:
         """One optimiser step."""
         self.between_steps = False
         phase = self.phase
+        began = compute_seconds(self.accelerator.device)
         drawn = next(phase.step_batches)
         losses = {one.name: self._calls(one) for one in drawn}
         phase.schedule.set(phase.share, phase.step_cost / phase.budget.amount)
@@ -167,9 +170,18 @@ class TrainingLoop:
         phase.method.after_step()
         self.regularizers.after_step()
         phase.optimizer.zero_grad()
-        phase.count(len(drawn))
+        seconds = self._over_processes(compute_seconds(self.accelerator.device) - began)
+        self.training_seconds += seconds
+        phase.count(len(drawn), seconds)
         self.step += 1
         self._log_step(report, drawn, log)
+
+    def _over_processes(self, seconds: float) -> float:
+        """The sum over processes where it ends the run, which they must do together."""
+        if self.phase.budget.unit != "seconds" or self.accelerator.num_processes == 1:
+            return seconds
+        own = torch.tensor(seconds, device=self.accelerator.device)
+        return float(self.accelerator.reduce(own, "sum"))
 
     def _calls(self, drawn: StepBatch) -> list[Callable[[], Any]]:
         """The micro-batches of a batch, this process's part of each."""
@@ -259,6 +271,7 @@ class TrainingLoop:
         return {
             "step": self.step,
             "seconds": self.seconds,
+            "training_seconds": self.training_seconds,
             "place": self.phase_index,
             "model": model,
             "optimizer": optimizer,
@@ -281,6 +294,7 @@ class TrainingLoop:
         self.regularizers.load_state_dict(state["regularizers"])
         self.step = int(state["step"])
         self.seconds = float(state["seconds"])
+        self.training_seconds = float(state.get("training_seconds", 0.0))
         self.evaluator.load_state_dict(state)
         self.progress.losses = dict(state["running"])
         torch.set_rng_state(state["random"])

@@ -17,9 +17,9 @@ from gradaccord.train.optimizers import Schedule, make_optimizer
 from gradaccord.train.setup import Problem
 from gradaccord.train.step_batches import StepBatches, make_sampler
 
-EPOCHS = 3.0  # where neither epochs nor steps nor gradients are configured
+EPOCHS = 3.0  # where no length is configured
 
-Unit = Literal["batches", "steps", "gradients"]
+Unit = Literal["batches", "steps", "gradients", "seconds"]
 
 
 @dataclass(frozen=True)
@@ -91,10 +91,13 @@ class Phase:
         self.budget = budget or self._epochs(train.epochs or EPOCHS)
         self.spent = 0.0  # in the budget's unit
         self.gradients = 0.0
-        self.step_cost = 1.0  # of the last step, in the budget's unit
+        # Of the last step, in the budget's unit; seconds of the first one are a guess.
+        self.step_cost = 1e-3 * self.budget.amount if self.budget.unit == "seconds" else 1.0
+        self.seen = 0  # batches
 
     def _epochs(self, epochs: float) -> Budget:
-        return Budget(math.ceil(epochs * sum(len(own) for own in self.batches.values())), "batches")
+        batches = epochs * sum(len(own) for own in self.batches.values())
+        return Budget(math.ceil(batches - 1e-9), "batches")
 
     @property
     def share(self) -> float:
@@ -106,11 +109,13 @@ class Phase:
         """Whether the whole budget is spent."""
         return self.spent >= self.budget.amount - 1e-9
 
-    def count(self, batches: int) -> None:
-        """Count a step with so many batches."""
+    def count(self, batches: int, seconds: float) -> None:
+        """Count a step with so many batches, that took so many processor seconds."""
         gradients = batches * self.cost
-        self.step_cost = {"batches": batches, "steps": 1, "gradients": gradients}[self.budget.unit]
+        costs = {"batches": batches, "steps": 1, "gradients": gradients, "seconds": seconds}
+        self.step_cost = costs[self.budget.unit]
         self.spent += self.step_cost
+        self.seen += batches
         self.gradients += gradients
 
     def state_dict(self) -> dict[str, Any]:
@@ -119,6 +124,7 @@ class Phase:
             "name": self.name,
             "spent": self.spent,
             "gradients": self.gradients,
+            "seen": self.seen,
             "step_cost": self.step_cost,
             "feeder": self.step_batches.state_dict(),
             "method": self.method.state_dict(),
@@ -128,6 +134,7 @@ class Phase:
         """Continue from a saved state."""
         self.spent = float(state["spent"])
         self.gradients = float(state["gradients"])
+        self.seen = int(state.get("seen", 0))
         self.step_cost = float(state["step_cost"])
         self.step_batches.load_state_dict(state["feeder"])
         self.method.load_state_dict(state["method"])
@@ -183,6 +190,8 @@ class Phases:
             budget = Budget(train.steps, "steps")
         elif train.gradients is not None:
             budget = Budget(train.gradients, "gradients")
+        elif train.seconds is not None:
+            budget = Budget(train.seconds, "seconds")
         return self._phase("main", self.problem.trained, find_method(self.config.method.name), budget)
 
     def _warm_start(self) -> Phase:

@@ -189,6 +189,10 @@ def conclude(loop: TrainingLoop, continued: bool) -> Results:
             steps=loop.step,
             gradients=loop.phase.gradients,
             memory_mb=peak_memory(),
+            batches=loop.phase.seen,
+            training_seconds=loop.training_seconds,
+            evaluation_seconds=evaluator.evaluation_seconds,
+            probe_seconds=evaluator.probe_seconds,
         ),
     )
 

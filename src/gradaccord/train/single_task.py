@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ from gradaccord.runs.lock import locked_by_main
 from gradaccord.runs.results import Cost, Measured, Results
 from gradaccord.train.config import Config, MethodConfig
 from gradaccord.train.run import make_accelerator, train_model
+
+# Costs of newer files, which may be absent.
+SUMMED = ("batches", "training_seconds", "evaluation_seconds", "probe_seconds")
 
 
 def train_single_tasks(config: Config, folder: Path, **options: Any) -> Results:
@@ -52,7 +56,7 @@ def _finished(folder: Path, resume: bool) -> Results | None:
 
 
 def alone(config: Config, task: str, tasks: int) -> Config:
-    """The configuration of one task's own run: its share of the gradients, and all the steps.
+    """The configuration of one task's own run: its share of gradients or seconds, and all the steps.
 
     A joint step takes a batch of every task, one of a task alone takes one of its own.
     """
@@ -65,6 +69,8 @@ def alone(config: Config, task: str, tasks: int) -> Config:
     update: dict[str, Any] = {"warm_start": None}
     if length.gradients is not None:
         update["gradients"] = max(length.gradients // tasks, 1)
+    if length.seconds is not None:
+        update["seconds"] = length.seconds / tasks
     return config.model_copy(
         update={
             "tasks": {task: config.tasks[task].model_copy(update={"shared_head": None}), **unseen},
@@ -106,6 +112,11 @@ def _joined(config: Config, parts: dict[str, Results]) -> Results:
             steps=sum(cost.steps for cost in costs),
             gradients=sum(cost.gradients for cost in costs),
             memory_mb=max(cost.memory_mb for cost in costs),
+            **{key: _sum_of([getattr(cost, key) for cost in costs]) for key in SUMMED},
         ),
         **{field: merged(field) for field in ("metrics", "kinds", "dev", "test", "errors", "notes")},
     )
+
+
+def _sum_of(values: Sequence[Any]) -> Any:
+    return None if None in values else sum(values)
