@@ -22,6 +22,7 @@ from gradaccord.cli.landscape import landscape
 from gradaccord.cli.list import list_
 from gradaccord.cli.predict import predict
 from gradaccord.cli.report import report
+from gradaccord.cli.reproduce import reproduce
 from gradaccord.cli.sweep import sweep
 from gradaccord.cli.train import train
 from gradaccord.cli.validate import validate
@@ -84,6 +85,7 @@ app.command()(validate)
 app.command()(compare)
 app.command()(sweep)
 app.command()(report)
+app.command()(reproduce)
 app.command("list")(list_)
 app.command()(init)
 app.command()(export)

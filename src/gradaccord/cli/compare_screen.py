@@ -25,7 +25,7 @@ class Screen(screen.Screen[Progress]):
         for run in progress.runs:
             if run.failure is not None and id(run) not in self._reported:
                 self._reported.add(id(run))
-                self.say(f"{run.spec}, seed {run.seed}, {run.failure}")
+                self.say(f"{run.label}, {run.failure}")
         super().show(progress)
 
 
@@ -40,5 +40,5 @@ def _line(progress: Progress) -> str:
 def _picture(progress: Progress) -> Group:
     bar = screen.bar(_done(progress), progress.share, f"{duration(progress.seconds_left)} left")
     active = [run for run in progress.runs if run.process is not None and not run.done]
-    lines = [f"  {run.spec}, seed {run.seed}: {run.share:.0%}" for run in active]
+    lines = [f"  {run.label}: {run.share:.0%}" for run in active]
     return Group(bar, *(Text(line, style="dim") for line in lines))

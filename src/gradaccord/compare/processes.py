@@ -41,6 +41,11 @@ class Run:
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     @property
+    def label(self) -> str:
+        """What a screen calls it."""
+        return f"{self.spec}, seed {self.seed}"
+
+    @property
     def done(self) -> bool:
         """Finished, or failed for good."""
         return self.results is not None or self.failure is not None

@@ -34,7 +34,11 @@ class Versioned(BaseModel):
     @classmethod
     def read(cls, folder: Path) -> Self:
         """Read the file of a folder; one that is damaged or newer is refused."""
-        path = folder / cls.FILE
+        return cls.read_file(folder / cls.FILE)
+
+    @classmethod
+    def read_file(cls, path: Path) -> Self:
+        """The same for a file of any name."""
         try:
             content = read_json(path)
             if not isinstance(content, dict):

@@ -34,7 +34,7 @@ def read_config(path: Path | str, overrides: Sequence[str] = ()) -> Config:
         raise ConfigError(
             f"{path} is not UTF-8 text (byte {error.start}): save it as UTF-8."
         ) from error
-    content, lines = _parse(text, path)
+    content, lines = parse_yaml(text, path)
     content = located(content, path.parent.resolve())
     places: dict[Place, str] = {place: f"{path}, line {line}" for place, line in lines.items()}
     for override in overrides if isinstance(content, dict) else ():
@@ -82,7 +82,8 @@ def write_config(config: Config, path: Path) -> None:
     path.write_text(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True), encoding="utf-8")
 
 
-def _parse(text: str, path: Path) -> tuple[Any, dict[Place, int]]:
+def parse_yaml(text: str, path: Path) -> tuple[Any, dict[Place, int]]:
+    """What a YAML text holds, and the line of every key. path: for messages."""
     import yaml
 
     try:

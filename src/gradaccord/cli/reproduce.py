@@ -1,0 +1,101 @@
+"""The command `reproduce`: a table or figure of a paper, run here, beside the published numbers."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gradaccord.cli.exit_codes import INTERRUPTED, needs, user_mistakes
+from gradaccord.cli.options import DataOption
+
+
+@needs("train")
+def reproduce(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="An entry; without one, all are listed.")
+    ] = None,
+    small: Annotated[
+        bool, typer.Option("--small", help="The setting for two cores instead of the published one.")
+    ] = False,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Runs of each arm; default: the entry's.")
+    ] = None,
+    data: DataOption = None,
+    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Runs at a time.")] = 1,
+    budget: Annotated[
+        str | None, typer.Option(metavar="B", help="Only at this budget: epochs, gradients, seconds.")
+    ] = None,
+    only: Annotated[str | None, typer.Option(metavar="ARM,...", help="Only these arms.")] = None,
+    variant: Annotated[
+        str | None, typer.Option(metavar="NAME,...", help="Only these variants.")
+    ] = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep models and checkpoints of finished runs.")
+    ] = False,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the runs.")] = Path(
+        "runs/reproduce"
+    ),
+    results: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the records.")] = Path(
+        "results"
+    ),
+) -> None:
+    """Run a table or figure of a paper, and show ours beside the published numbers.
+
+    Runs that have a record are not repeated; Ctrl-C saves, and the same command goes on.
+    For example:
+
+    [bold]gradaccord reproduce minbert-table-2 --small --data DIR --jobs 2[/bold]
+    """
+    from rich.console import Console
+
+    console = Console()
+    with user_mistakes(ValueError, OSError, ModuleNotFoundError):
+        from gradaccord.cli.compare_screen import Screen
+        from gradaccord.reproduce.entry import Size, all_entries, find_entry
+        from gradaccord.reproduce.plan import missing, missing_files, plan
+        from gradaccord.reproduce.run import Folders, run_entry
+
+        entries = all_entries()
+        if name is None:
+            for entry in entries.values():
+                console.print(f"{entry.name}: {entry.title}", highlight=False, soft_wrap=True)
+            return
+        entry = find_entry(name, entries)
+        size: Size = "small" if small else "full"
+        setting = entry.setting(size)
+        absent = missing_files(setting.needs, setting.publisher, data)
+        if absent is not None:
+            raise ValueError(absent)
+        planned = plan(
+            entry, size, seeds=seeds, budget=budget, only=_names(only), variants=_names(variant)
+        )
+        screen = Screen(console)
+        left = missing(planned, results)
+        screen.say(f"{entry.name}: {len(planned)} runs, {len(left)} to do, {jobs} at a time.")
+        began = time.monotonic()
+        try:
+            with screen.running():
+                failures = run_entry(
+                    entry,
+                    planned,
+                    Folders(data, out, results),
+                    jobs=jobs,
+                    keep=keep,
+                    show=screen.show,
+                    say=screen.say,
+                )
+        except KeyboardInterrupt:
+            screen.say("Interrupted; every run is saved. The same command continues.")
+            raise typer.Exit(INTERRUPTED) from None
+    for label, reason in failures.items():
+        screen.say(f"Failed: {label}: {reason}")
+    screen.say(f"Took {time.monotonic() - began:.0f} s. Records: {results / entry.name}")
+    if failures:
+        raise typer.Exit(1)
+
+
+def _names(given: str | None) -> tuple[str, ...]:
+    return tuple(part.strip() for part in (given or "").split(",") if part.strip())

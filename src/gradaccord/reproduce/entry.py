@@ -1,0 +1,202 @@
+"""What an entry is: one table or figure of a paper, as a YAML file in `entries/`.
+
+It has the published numbers, the published setting in full, and a small setting for a few cores.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from gradaccord.core.did_you_mean import nearest
+from gradaccord.reproduce.merge import merged
+from gradaccord.train.config_file import parse_yaml
+
+PAPERS = {
+    "controls": "Positive controls: differences that must be found",
+    "minbert": "Kehoe & Ravella: minBERT, multi-task fine-tuning (report)",
+    "dotprod": "Kedia, Chinthakindi & Ryu 2021: Beyond Reptile (Findings of EMNLP)",
+    "sequential-reptile": "Lee et al. 2022: Sequential Reptile (ICLR)",
+    "gradient-sharing": "Chang & Lipson 2020: Gradient sharing in meta-learning",
+    "explore": "Exploratory: questions of our own",
+}
+FOLDER = Path(__file__).parent / "entries"
+MAIN = "main"  # the variant of a setting that names none
+DATA, COMPARE, FEWSHOT = "data", "compare", "fewshot"
+Size = Literal["small", "full"]
+Budget = Literal["epochs", "gradients", "seconds"]
+Plain = dict[str, Any]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Published(_Section):
+    """Numbers of the paper. A row has a number, or null, for each column."""
+
+    source: str
+    complete: bool = True
+    columns: tuple[str, ...] = ()
+    rows: dict[str, tuple[float | None, ...]] = {}
+    note: str | None = None
+
+    @model_validator(mode="after")
+    def _rows_fit(self) -> Published:
+        for name, row in self.rows.items():
+            if len(row) != len(self.columns):
+                raise ValueError(f"row {name!r} has {len(row)} numbers for {len(self.columns)} columns")
+        return self
+
+
+class Primary(_Section):
+    """The one test that decides: an arm against another on a metric of a task, or their average."""
+
+    metric: str = "average"  # `average`, a task, or task.metric
+    arm: str
+    against: str
+    smallest_effect: Annotated[float, Field(gt=0)]
+    variant: str | None = None  # default: the mean over all
+    budget: Budget | None = None  # default: the first
+    better: Literal["higher", "lower"] = "higher"
+
+
+class Setting(_Section):
+    """What is run: arms on variants of a configuration, over seeds, at each budget."""
+
+    config: Plain = {}
+    arms: Annotated[dict[str, Plain], Field(min_length=1)]
+    variants: Annotated[dict[str, Plain], Field(min_length=1)] = {MAIN: {}}
+    seeds: Annotated[int, Field(ge=1)] = 5
+    # A list, or a mapping to the arms that are run at a budget (null: all).
+    budgets: Annotated[dict[Budget, tuple[str, ...] | None], Field(min_length=1)] = {"epochs": None}
+    unstated: tuple[str, ...] = ()
+    substitutions: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()  # data files, from the folder of --data
+    publisher: dict[str, str] = {}  # of a needed file, or of all below a folder: who has it
+    baseline: str | None = None
+    controls: dict[str, str] = {}
+    primary: Primary | None = None
+    core_hours: Annotated[float, Field(ge=0)] | None = None
+
+    @field_validator("arms", "variants", mode="before")
+    @classmethod
+    def _empty_overrides(cls, value: Any) -> Any:
+        """`plain:` with nothing behind it changes nothing."""
+        if not isinstance(value, Mapping):
+            return value
+        return {name: {} if own is None else own for name, own in value.items()}
+
+    @field_validator("budgets", mode="before")
+    @classmethod
+    def _all_arms(cls, value: Any) -> Any:
+        return dict.fromkeys(value) if isinstance(value, list | tuple) else value
+
+    @model_validator(mode="after")
+    def _names_exist(self) -> Setting:
+        named = {"baseline": self.baseline, **{f"controls.{arm}": arm for arm in self.controls}}
+        named |= {f"controls.{arm} ": other for arm, other in self.controls.items()}
+        for budget, arms in self.budgets.items():
+            named |= {f"budgets.{budget}[{i}]": arm for i, arm in enumerate(arms or ())}
+        if self.primary is not None:
+            named |= {"primary.arm": self.primary.arm, "primary.against": self.primary.against}
+            if self.primary.variant not in (None, *self.variants):
+                raise ValueError(
+                    f"`primary.variant` is {self.primary.variant!r}: no variant of that name"
+                )
+            if self.primary.budget not in (None, *self.budgets):
+                raise ValueError(f"`primary.budget` is {self.primary.budget!r}: not one of `budgets`")
+        for field, arm in named.items():
+            if arm is not None and arm not in self.arms:
+                raise ValueError(
+                    f"`{field}` is {arm!r}: {nearest(arm, list(self.arms), 'the arms are')}"
+                )
+        for name in (*self.arms, *self.variants):
+            if not re.fullmatch(r"[\w.=+@-]+", name):
+                raise ValueError(f"{name!r} names an arm or a variant: use letters, digits and -_.=+@")
+        return self
+
+    def content(self, variant: str, arm: str) -> Plain:
+        """The configuration of one arm on one variant, as plain values."""
+        return merged(self.base(variant), self.arms[arm])
+
+    def arms_at(self, budget: Budget) -> tuple[str, ...]:
+        """The arms that are run at a budget."""
+        return self.budgets[budget] or tuple(self.arms)
+
+    def base(self, variant: str) -> Plain:
+        """That of a variant without any arm."""
+        return merged(self.config, self.variants[variant])
+
+
+class Entry(_Section):
+    """One table or figure."""
+
+    name: str
+    title: str
+    claim: str
+    kind: str = COMPARE
+    published: Published
+    full: Setting | None = None
+    small: Setting | None = None
+    recipe_only: str | None = None  # the data file that is missing
+
+    @model_validator(mode="after")
+    def _can_be_run(self) -> Entry:
+        if self.paper not in PAPERS:
+            raise ValueError(f"the name {self.name!r} begins with no paper: {', '.join(PAPERS)}")
+        if self.kind != DATA and self.small is None and self.recipe_only is None:
+            raise ValueError("`small` is missing: give the small setting, or `recipe_only`")
+        return self
+
+    @property
+    def paper(self) -> str:
+        """The key of its paper."""
+        fitting = [key for key in PAPERS if self.name.startswith(f"{key}-")]
+        return max(fitting, key=len, default=self.name)
+
+    def setting(self, size: Size) -> Setting:
+        """The small or the full one."""
+        found = self.small if size == "small" else self.full
+        if found is None:
+            reason = f"{self.recipe_only} is missing" if self.recipe_only else "nothing is run for it"
+            raise ValueError(f"{self.name} has no {size} setting: {reason}.")
+        return found
+
+
+def read_entry(name: str, text: str) -> Entry:
+    """An entry from its YAML text; the first mistake becomes one sentence."""
+    content, _ = parse_yaml(text, Path(f"{name}.yaml"))
+    if not isinstance(content, dict):
+        raise ValueError(f"{name}.yaml holds no mapping: start with `title:`.")
+    try:
+        return Entry(name=name, **content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "the entry"
+        message = first["msg"].removeprefix("Value error, ").rstrip(".")
+        raise ValueError(f"{name}.yaml: `{place}`: {message}.") from error
+
+
+def all_entries(folder: Path = FOLDER) -> dict[str, Entry]:
+    """Every entry by name, papers in the order of `PAPERS`. folder: of their files."""
+    found = [read_entry(file.stem, file.read_text(encoding="utf-8")) for file in folder.glob("*.yaml")]
+    order = list(PAPERS)
+    found.sort(key=lambda entry: (order.index(entry.paper), _numbers_as_such(entry.name)))
+    return {entry.name: entry for entry in found}
+
+
+def find_entry(name: str, entries: Mapping[str, Entry]) -> Entry:
+    """The entry of that name; another name is refused with the nearest."""
+    if name not in entries:
+        raise ValueError(f"There is no entry {name!r}: {nearest(name, list(entries))}")
+    return entries[name]
+
+
+def _numbers_as_such(name: str) -> list[tuple[int, str]]:
+    """Table-4 before table-10."""
+    return [(int(part), "") if part.isdigit() else (0, part) for part in name.split("-")]

@@ -1,0 +1,127 @@
+"""The runs of an entry: arms on variants at budgets with seeds, and which of them are missing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gradaccord.core.did_you_mean import nearest
+from gradaccord.reproduce.entry import Entry, Plain, Size
+from gradaccord.reproduce.merge import merged
+from gradaccord.reproduce.records import RunRecord, folder_of, record_file
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One run that an entry asks for."""
+
+    entry: str
+    size: Size
+    variant: str
+    arm: str
+    budget: str
+    seed: int
+    settings: Plain  # of the arm on the variant, but for the seed
+    base: Plain  # of the variant without any arm: what a budget is counted by
+
+    @property
+    def label(self) -> str:
+        """What a screen calls it."""
+        return f"{self.variant}, {self.arm}, {self.budget}, seed {self.seed}"
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """The fields by which a record is found again."""
+        names = ("entry", "size", "variant", "arm", "budget", "seed", "settings")
+        return {name: getattr(self, name) for name in names}
+
+    def path(self, results: Path) -> Path:
+        """Where its record is."""
+        own = record_file(self.variant, self.arm, self.budget, self.seed)
+        return folder_of(results, self.entry, self.size) / own
+
+    def folder(self, out: Path) -> Path:
+        """Where it runs: other settings have another folder."""
+        digest = hashlib.sha256(json.dumps(self.settings, sort_keys=True).encode()).hexdigest()[:8]
+        return out / f"{self.size}-{self.variant}.{self.arm}.{self.budget}.s{self.seed}-{digest}"
+
+    def record(self, results: Path) -> RunRecord | None:
+        """Its record; None if there is none, or one of other settings."""
+        path = self.path(results)
+        if not path.exists():
+            return None
+        found = RunRecord.read_file(path)
+        return found if is_current(found, self.settings) else None
+
+
+def is_current(record: RunRecord, settings: Mapping[str, Any]) -> bool:
+    """Whether a record was made with these settings."""
+    return record.settings == dict(json.loads(json.dumps(settings)))
+
+
+def plan(
+    entry: Entry,
+    size: Size = "small",
+    *,
+    seeds: int | None = None,
+    budget: str | None = None,
+    only: Collection[str] = (),
+    variants: Collection[str] = (),
+    replace: Plain | None = None,
+) -> list[Planned]:
+    """All runs, seeds first: an experiment that is cut short is still one.
+
+    only, variants: of these arms and variants. replace: overrides of every configuration, for trials.
+    """
+    setting = entry.setting(size)
+    _check("arm", only, list(setting.arms))
+    _check("variant", variants, list(setting.variants))
+    _check("budget", [budget] if budget else [], list(setting.budgets))
+    return [
+        Planned(
+            entry.name, size, variant, arm, chosen, seed,
+            merged(setting.content(variant, arm), replace or {}),
+            merged(setting.base(variant), replace or {}),
+        )
+        for seed in range(seeds or setting.seeds)
+        for variant in setting.variants
+        for chosen in setting.budgets
+        for arm in setting.arms_at(chosen)
+        if (not only or arm in only)
+        and (not variants or variant in variants)
+        and (budget is None or chosen == budget)
+    ]  # fmt: skip
+
+
+def missing(planned: Sequence[Planned], results: Path) -> list[Planned]:
+    """Those without a record of the present settings."""
+    return [one for one in planned if one.record(results) is None]
+
+
+def missing_files(needs: Sequence[str], publisher: Mapping[str, str], data: Path | None) -> str | None:
+    """A sentence about the data files that are not there and who publishes them; None if all are."""
+    absent = [name for name in needs if data is None or not _there(data / name)]
+    if not absent:
+        return None
+    shown = []
+    for name in absent:
+        fitting = [key for key in publisher if name == key or name.startswith(key.rstrip("/") + "/")]
+        source = publisher[max(fitting, key=len)] if fitting else None
+        shown.append(f"{name} ({source})" if source else name)
+    where = "no --data folder was given" if data is None else f"{data} lacks them"
+    return f"These data files are wanted, and {where}: {'; '.join(shown)}."
+
+
+def _there(path: Path) -> bool:
+    """Also as a gzip file of that name."""
+    return path.exists() or path.with_name(path.name + ".gz").exists()
+
+
+def _check(what: str, given: Collection[str], known: Sequence[str]) -> None:
+    for name in given:
+        if name not in known:
+            raise ValueError(f"There is no {what} {name!r}: {nearest(name, known)}")

@@ -1,0 +1,207 @@
+"""What one run of an entry found: a small JSON file below `results/`, of which the pages are made."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import BaseModel
+
+from gradaccord.compare.statistics import Number
+from gradaccord.probe.alignment import AlignmentProbe
+from gradaccord.runs.about import about
+from gradaccord.runs.files import ABOUT, LOG, read_json, write_json
+from gradaccord.runs.log import read_log
+from gradaccord.runs.results import Cost, Results, Scores
+from gradaccord.runs.versioned import Versioned
+from gradaccord.tasks.error_analysis import Confusion, Histogram
+
+AVERAGE = "average"
+POINTS = 60  # of a curve that are kept
+DIGITS = 6  # of numbers in curves
+
+
+class Point(BaseModel):
+    """A moment of a run: its cost so far and what was measured."""
+
+    step: int
+    gradients: float
+    seconds: float
+    values: dict[str, float]  # average, train loss, cosine, distance, masked LM...
+
+
+class Errors(BaseModel):
+    """Where the best weights are wrong, in numbers alone: no text of a data set is kept."""
+
+    split: str
+    examples: int
+    wrong: int
+    confusion: Confusion | None = None
+    histogram: Histogram | None = None
+
+
+class RunRecord(Versioned):
+    """One arm on one variant with one seed at one budget."""
+
+    FILE: ClassVar[str] = "record.json"  # in `results/` its name says which run it is
+
+    entry: str
+    size: str  # small or full
+    variant: str
+    arm: str
+    budget: str
+    seed: int
+    settings: dict[str, Any]  # as the entry gave them: if it gives others, the record is out of date
+    finished: str
+    commit: str | None
+    versions: dict[str, str]
+    metrics: dict[str, str]  # task -> main metric
+    trained: list[str]  # the tasks in the average
+    dev: Scores
+    test: Scores = {}
+    chance: dict[str, dict[str, float]] = {}  # task -> what guessing scores on the main metric
+    train_loss: Number = math.nan
+    probes: dict[str, float] = {}  # at the last evaluation
+    curve: list[Point] = []
+    alignment: dict[str, list[float]] = {}  # steps, dot, cosine: moving means of the steps
+    errors: dict[str, Errors] = {}
+    cost: Cost
+
+    @property
+    def file(self) -> str:
+        """Its name in the folder of the entry."""
+        return record_file(self.variant, self.arm, self.budget, self.seed)
+
+    @property
+    def split(self) -> str:
+        """The split to compare by: test where all trained tasks have it, else dev."""
+        return "test" if all(task in self.test for task in self.trained) else "dev"
+
+    @property
+    def scores(self) -> Scores:
+        """Of that split."""
+        return self.test if self.split == "test" else self.dev
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """All that were scored there."""
+        return tuple(self.scores)
+
+    def value(self, metric: str = AVERAGE) -> float:
+        """`average` of the trained tasks' main metrics, a task's main one, or `task.metric`."""
+        if metric == AVERAGE:
+            values = [self.value(task) for task in self.trained]
+            return math.fsum(values) / len(values)
+        if metric in self.scores:
+            return self.scores[metric][self.metrics[metric]]
+        task, _, name = metric.rpartition(".")
+        return self.scores.get(task, {}).get(name, math.nan)
+
+    def save(self, folder: Path) -> Path:
+        """Write it into the folder of an entry."""
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(folder / self.file, {"version": self.VERSION, **self.model_dump(mode="json")})
+        return folder / self.file
+
+
+def record_file(variant: str, arm: str, budget: str, seed: int) -> str:
+    """The file of a run."""
+    return f"{variant}.{arm}.{budget}.s{seed}.json"
+
+
+def folder_of(results: Path, entry: str, size: str) -> Path:
+    """Where an entry's records are."""
+    return results / entry if size == "small" else results / entry / size
+
+
+def read_records(results: Path, entry: str, size: str = "small") -> list[RunRecord]:
+    """All records of an entry, in the order of their names."""
+    paths = sorted(folder_of(results, entry, size).glob("*.s*.json"))
+    return [RunRecord.read_file(path) for path in paths]
+
+
+def origin(folder: Path) -> dict[str, Any]:
+    """Commit and versions under which a run folder was begun."""
+    found = read_json(folder / ABOUT) if (folder / ABOUT).exists() else about()
+    return {"commit": found["git"], "versions": {"python": found["python"], **found["versions"]}}
+
+
+def from_training(results: Results, folder: Path) -> dict[str, Any]:
+    """What a record keeps of a training run."""
+    errors = {task: Errors(**own.model_dump(exclude={"worst"})) for task, own in results.errors.items()}
+    return {
+        **origin(folder),
+        "finished": results.finished,
+        "metrics": results.metrics,
+        "trained": results.trained,
+        "dev": results.dev,
+        "test": results.test,
+        "chance": getattr(results, "chance", {}),
+        "train_loss": results.train_loss,
+        "probes": _probes(results.last),
+        "curve": thinned([_point(one, results) for one in results.evaluations]),
+        "alignment": _alignment(folder / LOG),
+        "errors": errors,
+        "cost": results.cost,
+    }
+
+
+def thinned(points: list[Any], most: int = POINTS) -> list[Any]:
+    """Evenly chosen ones, the last among them."""
+    if len(points) <= most:
+        return points
+    return [points[round((i + 1) * len(points) / most) - 1] for i in range(most)]
+
+
+def _probes(measured: Any) -> dict[str, float]:
+    found = {}
+    if measured.task_cosine is not None:
+        found["cosine"] = measured.task_cosine.mean
+    if measured.distance is not None:
+        found["distance"] = measured.distance.total
+    for text, loss in (measured.masked_lm or {}).items():
+        found[f"masked_lm.{text}"] = loss
+    return _rounded(found)
+
+
+def _point(one: Any, results: Results) -> Point:
+    values = {AVERAGE: one.average, **_probes(one)}
+    values |= {task: own[results.metrics[task]] for task, own in one.scores.items()}
+    if one.train_loss:
+        values["train_loss"] = math.fsum(one.train_loss.values()) / len(one.train_loss)
+    return Point(
+        step=one.step, gradients=one.gradients, seconds=round(one.seconds, 2), values=_rounded(values)
+    )
+
+
+def _alignment(log: Path) -> dict[str, list[float]]:
+    """Moving means of dot product and cosine over the steps; empty where no step has a pair."""
+    if not log.exists():
+        return {}
+    steps = [one for one in read_log(log) if one.get("event") == "step" and "dot" in one]
+    steps = [one for one in steps if math.isfinite(one["dot"])]
+    if not steps:
+        return {}
+    probe = AlignmentProbe()
+    losses = [math.fsum(one["loss"].values()) / len(one["loss"]) for one in steps]
+    series = {"dot": [one["dot"] for one in steps], "cosine": [one["cosine"] for one in steps]}
+    numbers = [one["step"] for one in steps]
+    probe.load_state_dict({"step": numbers[-1], "steps": numbers, "series": series | {"loss": losses}})
+    found: dict[str, list[float]] = {}
+    for quantity in ("dot", "cosine", "loss"):
+        curve = probe.curve(quantity)
+        kept = thinned(list(zip(curve.steps, curve.values, strict=True)))
+        found[f"{quantity}_steps"] = [float(step) for step, _ in kept]
+        found[quantity] = [float(f"{value:.{DIGITS}g}") for _, value in kept]
+    return found
+
+
+def _rounded(values: Mapping[str, float]) -> dict[str, float]:
+    return {name: float(f"{value:.{DIGITS}g}") for name, value in values.items() if value == value}
+
+
+def by_seed(records: Iterable[RunRecord], metric: str = AVERAGE) -> dict[int, float]:
+    """Seed -> value."""
+    return {record.seed: record.value(metric) for record in records}

@@ -1,0 +1,1 @@
+"""Experiments that are no comparison of training configurations: one file each, run by `pool`."""

@@ -1,0 +1,42 @@
+"""A few-shot run (`meta.run`) as one run of an entry: test accuracy, and accuracy over training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from gradaccord.data.images.class_splits import load
+from gradaccord.meta.results import FewShotResults
+from gradaccord.meta.run import Run
+from gradaccord.meta.settings import settings_for
+from gradaccord.reproduce.records import Point, thinned
+from gradaccord.reproduce.special.outcome import Interrupted, Outcome
+from gradaccord.runs.interrupts import Interrupts
+
+
+def fewshot(settings: dict[str, Any], seed: int, *, data: Path | None, folder: Path) -> Outcome:
+    """settings: fields of `FewShotSettings`, and `preset`. A killed run goes on from its checkpoint."""
+    chosen = settings_for(**settings)
+    splits = load(chosen.data, chosen.data_dir or data, size=chosen.size)
+    with Interrupts() as interrupts:
+        run = Run(chosen, splits, folder, seed)
+        if not run.train(stop=lambda: interrupts.noted):
+            raise Interrupted
+    found = FewShotResults.read(folder) if FewShotResults.exists(folder) else run.test()
+    curve = [
+        Point(
+            step=step, gradients=step * chosen.tasks, seconds=round(at, 2), values={"accuracy": value}
+        )
+        for step, value, _, at in run.history
+    ]
+    by_step = {f"after_{i}_steps": value for i, value in enumerate(found.curve.by_step)}
+    scores = {"accuracy": found.single.value, "interval": found.single.interval, **by_step}
+    if found.ensemble is not None:
+        scores["ensemble"] = found.ensemble.value
+    return Outcome(
+        test={chosen.data: scores},
+        chance={chosen.data: {"chance": 100 / chosen.ways}},
+        curve=thinned(curve),
+        steps=found.iterations,
+        gradients=float(found.iterations * chosen.tasks),
+    )

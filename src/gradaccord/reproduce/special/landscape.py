@@ -1,0 +1,33 @@
+"""The plane with three optima (Lee et al. 2022): all methods at once, one record of where they end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from gradaccord.reproduce.special.outcome import Outcome
+from gradaccord.showcase.landscape.runs import Row, run
+
+
+def landscape(settings: dict[str, Any], seed: int, *, data: Path | None, folder: Path) -> Outcome:
+    """settings: those of `showcase.landscape.runs.run`; its `seeds` are starts of the random methods.
+
+    A method is a task here, a method at another rate `name @ rate`. Each has the summed loss, the
+    cosine, and the share of runs that end trapped in one task's optimum, all as means over starts.
+    """
+    result = run(**settings)
+    groups: dict[str, list[Row]] = {}
+    for row in result.rows:
+        groups.setdefault(row.method, []).append(row)
+    for row in result.sweep:
+        groups.setdefault(f"{row.method} @ {row.rate:g}", []).append(row)
+    test = {
+        name: {
+            "trapped": 100 * sum(row.trapped_share for row in rows) / len(rows),
+            "loss": sum(row.loss for row in rows) / len(rows),
+            "cosine": sum(row.cosine for row in rows) / len(rows),
+            "end_cosine": sum(row.end_cosine for row in rows) / len(rows),
+        }
+        for name, rows in groups.items()
+    }
+    return Outcome(test=test, trained=list(dict.fromkeys(row.method for row in result.rows)))

@@ -1,0 +1,74 @@
+"""The special experiments by name, and their missing runs side by side in processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from importlib import import_module
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gradaccord.compare.processes import threads_of_each
+from gradaccord.core.did_you_mean import nearest
+from gradaccord.reproduce.plan import Planned
+from gradaccord.reproduce.records import RunRecord
+from gradaccord.reproduce.special.outcome import Experiment, Interrupted, measured
+
+EXPERIMENTS = ("fewshot", "landscape")  # modules with a function of the name
+
+
+def find_experiment(kind: str) -> Experiment:
+    """The function behind a kind of entry."""
+    if kind not in EXPERIMENTS:
+        raise ValueError(f"`kind` is {kind!r}: {nearest(kind, ('compare', 'data', *EXPERIMENTS))}")
+    found: Experiment = getattr(import_module(f"gradaccord.reproduce.special.{kind}"), kind)
+    return found
+
+
+def run_specials(
+    kind: str,
+    wanted: Sequence[Planned],
+    data: Path | None,
+    out: Path,
+    results: Path,
+    jobs: int,
+    say: Callable[[str], None],
+) -> dict[str, str]:
+    """Run them; what failed, with the reason, by label. A record is written as soon as one is done."""
+    find_experiment(kind)
+    failures: dict[str, str] = {}
+
+    def keep(planned: Planned, found: dict[str, Any]) -> None:
+        record = RunRecord(**planned.key, **found)
+        record.save(planned.path(results).parent)
+        say(f"{planned.label}: average {record.value():.4g}, {record.cost.seconds:.1f} s")
+
+    context = get_context("spawn")
+    with ProcessPoolExecutor(
+        jobs, mp_context=context, initializer=torch.set_num_threads, initargs=(threads_of_each(jobs),)
+    ) as pool:
+        going = {
+            pool.submit(_one, kind, one.settings, one.seed, data, one.folder(out)): one
+            for one in wanted
+        }
+        try:
+            for done in as_completed(going):
+                try:
+                    keep(going[done], done.result())
+                except (ValueError, OSError, RuntimeError) as error:
+                    failures[going[done].label] = str(error)
+                except Interrupted as error:
+                    raise KeyboardInterrupt from error
+        except KeyboardInterrupt:
+            pool.shutdown(cancel_futures=True)
+            raise
+    return failures
+
+
+def _one(
+    kind: str, settings: dict[str, Any], seed: int, data: Path | None, folder: Path
+) -> dict[str, Any]:
+    return measured(find_experiment(kind), settings, seed, data, folder)
