@@ -95,7 +95,8 @@ CHANGED = {
 HERE = {
     "data_folder": "test_data_folder", "probe.masked_lm_model": "test_masked_lm_model",
     "tasks.batch_size": "test_batch_size_of_a_task", "tasks.columns": "test_own_files",
-    "tasks.cut": "test_cut_and_limit", "tasks.data": "test_data_folder",
+    "tasks.cut": "test_cut_and_limit", "tasks.dev_as_test": "test_dev_as_test",
+    "tasks.label_noise": "test_label_noise", "tasks.data": "test_data_folder",
     "tasks.files": "test_own_files", "tasks.kind": "test_own_files", "tasks.labels": "test_own_files",
     "tasks.limit": "test_cut_and_limit",
     "tasks.shared_head": "test_heads", "tasks.source": "test_heads",
@@ -194,6 +195,35 @@ def test_cut_and_limit(content, configured):
     assert sizes == {"plain": {"train": 64}, "limit": {"train": 64, "dev": 5}}
     assert cut["train"] + cut["dev"] == 64
     assert 5 <= cut["dev"] <= 30  # a quarter, drawn by the text
+
+
+def test_dev_as_test(content, configured):
+    film = content["tasks"]["film"]
+    plain = load_dataset("film", configured(tasks={"film": film}).tasks["film"], None).splits
+
+    def splits(**changes):
+        task = configured(tasks={"film": {**film, "dev_as_test": True, **changes}}).tasks["film"]
+        return load_dataset("film", task, None).splits
+
+    assert splits() == {"train": plain["train"], "test": plain["dev"]}
+    cut = splits(cut=0.25)
+    assert cut["test"] == plain["dev"]
+    assert sorted(e.id for e in (*cut["train"], *cut["dev"])) == sorted(e.id for e in plain["train"])
+    with pytest.raises(ValueError, match="has no train and dev split: leave it out"):
+        splits(files={"train": film["files"]["train"]})
+
+
+def test_label_noise(content, configured):
+    film = content["tasks"]["film"]
+
+    def labels(share):
+        task = configured(tasks={"film": {**film, "label_noise": share}}).tasks["film"]
+        found = load_dataset("film", task, None).splits
+        return [e.label for e in found["train"]], [e.label for e in found["dev"]]
+
+    (plain, dev), (noisy, same) = labels(0), labels(0.5)
+    assert dev == same
+    assert 16 < sum(a != b for a, b in zip(plain, noisy, strict=True)) < 48  # of 64
 
 
 def test_heads(content, configured):

@@ -37,7 +37,7 @@ def cut(dataset: Dataset, shares: float | Mapping[str, float], *, seed: int = 0)
     firsts: dict[Hashable, int] = {}
     for row, example in enumerate(examples):
         first = firsts.setdefault(example.cut_key, row)
-        draw, end = _uniform(f"{seed}/{first}"), 0.0
+        draw, end = uniform(f"{seed}/{first}"), 0.0
         for name, share in wanted.items():
             end += share
             if draw < end:
@@ -78,6 +78,7 @@ def _check(shares: Mapping[str, float], dataset: Dataset, source: str) -> None:
         )
 
 
-def _uniform(text: str) -> float:
+def uniform(text: str) -> float:
+    """A number in 0..1 that depends on the text alone."""
     # Python's own hash() differs from process to process.
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big") / 2**64

@@ -73,6 +73,14 @@ class TaskConfig(_Section):
     cut: float | None = Field(
         None, gt=0, lt=1, description="Share of the training split to hold out, if there is no dev."
     )
+    dev_as_test: bool = Field(
+        False,
+        description="Report the published dev split as test, so that nothing is chosen by it; dev is "
+        "then what `cut` holds out, or none, and the last weights are kept.",
+    )
+    label_noise: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.0, description="Share of the training labels that become another class: a control."
+    )
     limit: dict[str, Positive] = Field(
         default_factory=dict, description="Use at most this many examples of a split."
     )
@@ -110,8 +118,8 @@ class TaskConfig(_Section):
         if self.files is not None and self.kind is None:
             raise ValueError("own `files` need a `kind`, e.g. kind: classification")
         if self.evaluate_only:
-            for name in ("shared_head", "batch_size", "clusters"):
-                if getattr(self, name) is not None:
+            for name in ("shared_head", "batch_size", "clusters", "label_noise"):
+                if getattr(self, name):
                     raise ValueError(
                         f"`{name}` is for training, and it is `evaluate_only`: leave one out"
                     )

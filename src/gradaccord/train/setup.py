@@ -11,6 +11,7 @@ from typing import Any
 from gradaccord.data.dataset import Dataset
 from gradaccord.data.files import hub
 from gradaccord.data.files.own_files import read
+from gradaccord.data.label_noise import with_label_noise
 from gradaccord.data.leakage import Overlap, overlaps
 from gradaccord.data.registry import load
 from gradaccord.data.splits import cut
@@ -135,8 +136,12 @@ def load_dataset(name: str, task: TaskConfig, folder: Path | None) -> Dataset:
             )
         else:
             dataset = load(task.data, folder=folder)
+    if task.dev_as_test:
+        dataset = _dev_as_test(dataset)
     if task.cut is not None:
         dataset = cut(dataset, task.cut)
+    if task.label_noise:
+        dataset = with_label_noise(dataset, task.label_noise)
     splits = {
         split: examples[: task.limit[split]] if split in task.limit else examples
         for split, examples in dataset.splits.items()
@@ -149,6 +154,15 @@ def load_dataset(name: str, task: TaskConfig, folder: Path | None) -> Dataset:
     if task.evaluate_only:
         splits = {split: examples for split, examples in splits.items() if split in EVALUATED}
     return dataclasses.replace(dataset, splits=splits)
+
+
+def _dev_as_test(dataset: Dataset) -> Dataset:
+    splits = dict(dataset.splits)
+    if "train" not in splits or "dev" not in splits:
+        raise ValueError(
+            f"`dev_as_test` is true, and `{dataset.name}` has no train and dev split: leave it out."
+        )
+    return dataclasses.replace(dataset, splits={"train": splits["train"], "test": splits["dev"]})
 
 
 def make_task(name: str, task: TaskConfig, dataset: Dataset) -> Task[Any]:
