@@ -17,7 +17,7 @@ from gradaccord.reproduce.plan import Planned
 from gradaccord.reproduce.records import RunRecord
 from gradaccord.reproduce.special.outcome import Experiment, Interrupted, measured
 
-EXPERIMENTS = ("fewshot", "landscape")  # modules with a function of the name
+EXPERIMENTS = ("fewshot", "landscape", "spurious_cues", "valley")  # modules with a function of the name
 
 
 def find_experiment(kind: str) -> Experiment:

@@ -1,0 +1,140 @@
+"""Spurious cues: ten domains, one weak cue in all of them, and a strong one of each domain's own.
+
+A label y = ±1 moves feature 0 by `common` in every domain, feature 1 + d by `own` in domain d alone;
+all else is noise of deviation 1. In a new domain only the common cue is left. Does aligning gradients
+between domains protect against the strong cues? Methods differ in how fast they learn, so that each
+is measured at EQUAL training loss: its accuracy in the new domain, interpolated at fixed losses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from gradaccord.core.replay import seeded
+from gradaccord.methods.registry import find_method
+from gradaccord.reproduce.records import Point, thinned
+from gradaccord.reproduce.special.outcome import Outcome
+
+DEFAULTS: dict[str, Any] = {
+    "method": "sum", "model": "linear", "hidden": 32, "domains": 10, "noise": 20, "common": 0.5,
+    "own": 2.0, "examples": 200, "test_examples": 5000, "batch_size": 20, "lr": 0.05, "steps": 1500,
+    "every": 10, "losses": [0.6, 0.55, 0.5],
+}  # fmt: skip
+
+Batch = tuple[torch.Tensor, torch.Tensor]  # features, labels 0 or 1
+
+
+def spurious_cues(settings: dict[str, Any], seed: int, *, data: Path | None, folder: Path) -> Outcome:
+    """settings: as `DEFAULTS`. Scores: accuracy in the new domain at each training loss.
+
+    steps: batches a domain; a method that takes one or two batches a step takes more steps.
+    """
+    unknown = set(settings) - set(DEFAULTS)
+    if unknown:
+        raise ValueError(f"`{min(unknown)}` is no setting of spurious_cues: {', '.join(DEFAULTS)}.")
+    chosen = DEFAULTS | settings
+    named = chosen["method"]
+    options = {"name": named} if isinstance(named, str) else dict(named)
+    entry = find_method(options.pop("name"))
+    with seeded(seed):
+        train = [_domain(chosen, d, chosen["examples"]) for d in range(chosen["domains"])]
+        new = _domain(chosen, None, chosen["test_examples"])
+        model = _model(chosen)
+        optimizer = torch.optim.SGD(model.parameters(), chosen["lr"])
+        names = [f"domain {d}" for d in range(len(train))]
+        method = entry.build(model, optimizer, tasks=names, seed=seed, **options)
+        at_once = {"all": len(train), "pair": 2}.get(entry.feed_with(options), 1)
+        # The same length of step for all: a mean over the batches of ten domains.
+        scale = 1 / len(train)
+        points: list[Point] = []
+        batches = 0
+        every = chosen["every"] * len(train)
+        while batches < chosen["steps"] * len(train):
+            drawn = torch.randperm(len(train))[:at_once].tolist()
+            method.backward(
+                {
+                    names[d]: partial(_loss, model, _drawn(train[d], chosen["batch_size"]), scale)
+                    for d in drawn
+                }
+            )
+            optimizer.step()
+            method.after_step()
+            optimizer.zero_grad()
+            batches += at_once
+            if batches // every > (batches - at_once) // every:
+                with method.outer_weights():
+                    points.append(_measured(model, train, new, batches))
+    losses = [point.values["train_loss"] for point in points]
+    accuracies = [point.values["accuracy"] for point in points]
+    found = {
+        f"loss {at:g}": {"accuracy": accuracy_at(at, losses, accuracies)} for at in chosen["losses"]
+    }
+    return Outcome(
+        test=found,
+        train_loss=losses[-1],
+        curve=thinned(points),
+        chance={task: {"chance": 50.0} for task in found},
+        steps=batches // at_once,
+        gradients=batches * entry.cost_with(options),
+    )
+
+
+def accuracy_at(loss: float, losses: Sequence[float], accuracies: Sequence[float]) -> float:
+    """The accuracy when the training loss first falls to `loss`, between two points by a line."""
+    before: tuple[float, float] | None = None
+    for now in zip(losses, accuracies, strict=True):
+        if now[0] <= loss:
+            if before is None:
+                return now[1]
+            share = (before[0] - loss) / (before[0] - now[0])
+            return before[1] + share * (now[1] - before[1])
+        before = now
+    raise ValueError(
+        f"`losses` has {loss:g}, and the training loss fell to {min(losses):.3f} only: raise `steps`."
+    )
+
+
+def _domain(chosen: dict[str, Any], own: int | None, examples: int) -> Batch:
+    labels = (torch.arange(examples) % 2).float()
+    features = torch.randn(examples, 1 + chosen["domains"] + chosen["noise"])
+    signs = 2 * labels - 1
+    features[:, 0] += chosen["common"] * signs
+    if own is not None:
+        features[:, 1 + own] += chosen["own"] * signs
+    return features, labels
+
+
+def _model(chosen: dict[str, Any]) -> nn.Module:
+    features = 1 + chosen["domains"] + chosen["noise"]
+    if chosen["model"] == "linear":
+        return nn.Linear(features, 1)
+    if chosen["model"] != "mlp":
+        raise ValueError(f"`model` is {chosen['model']!r}: use 'linear' or 'mlp'.")
+    return nn.Sequential(
+        nn.Linear(features, chosen["hidden"]), nn.ReLU(), nn.Linear(chosen["hidden"], 1)
+    )
+
+
+def _drawn(domain: Batch, size: int) -> Batch:
+    rows = torch.randint(len(domain[1]), (size,))
+    return domain[0][rows], domain[1][rows]
+
+
+def _loss(model: Callable[..., torch.Tensor], batch: Batch, scale: float) -> torch.Tensor:
+    return scale * binary_cross_entropy_with_logits(model(batch[0]).squeeze(-1), batch[1])
+
+
+@torch.no_grad()
+def _measured(model: nn.Module, train: Sequence[Batch], new: Batch, batches: int) -> Point:
+    loss = sum(float(_loss(model, domain, 1 / len(train))) for domain in train)
+    right = (model(new[0]).squeeze(-1) > 0) == (new[1] > 0)
+    accuracy = 100 * float(right.float().mean())
+    values = {"train_loss": loss, "accuracy": accuracy}
+    return Point(step=batches, gradients=batches, seconds=0, values=values)
