@@ -51,6 +51,9 @@ class MetaLearner(nn.Module):
         itself use one thread then (`torch.set_num_threads(1)`); memory grows with the threads.
     """
 
+    separable = True  # whether the tasks of a batch do not depend on each other
+    differentiates_twice = False  # whether a gradient is part of a graph, which rules out torch.compile
+
     def __init__(
         self,
         model: nn.Module,
@@ -93,16 +96,6 @@ class MetaLearner(nn.Module):
     def trajectory(self, support: torch.Tensor, labels: torch.Tensor, steps: int) -> Iterator[Params]:
         """All parameters after 0, 1, ... `steps` steps of evaluation; in place, without a graph."""
         raise NotImplementedError
-
-    @property
-    def differentiates_twice(self) -> bool:
-        """Whether a gradient becomes part of a graph, which torch.compile does not allow."""
-        raise NotImplementedError
-
-    @property
-    def separable(self) -> bool:
-        """Whether the tasks of a batch do not depend on each other."""
-        return True
 
     def keep(self, kept: Mapping[str, list[Any]]) -> None:
         """Take over state that `meta_gradient` returned (running means); called if all is finite."""
@@ -226,6 +219,15 @@ class MetaLearner(nn.Module):
                     found.append(outputs)
         return found
 
+    def _query_scores(self, params: Params, task: Task) -> tuple[torch.Tensor, torch.Tensor]:
+        """Loss (with its graph) and accuracy of a task's queries; NaN without queries."""
+        if len(task.query) == 0:
+            unknown = torch.tensor(torch.nan, dtype=torch.float64, device="cpu")
+            return unknown, unknown
+        outputs = self.functional.outputs(params, task.query)
+        loss = self.functional.loss(outputs, task.query_labels)
+        return loss, accuracy(outputs, task.query_labels)
+
     def _steps(self, steps: int | None) -> int:
         return self.inner_steps if steps is None else whole_number("steps", steps, least=0)
 
@@ -240,6 +242,13 @@ class MetaLearner(nn.Module):
         """A gradient by the model's names, in the order of the learner's trainable parameters."""
         names = {id(parameter): name for name, parameter in self.model.named_parameters()}
         return [gradient.get(names.get(id(parameter), "")) for parameter in self._trainable()]
+
+
+def accuracy(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Share of right answers, float64; NaN if the labels are no class numbers."""
+    if labels.is_floating_point():
+        return torch.tensor(torch.nan, dtype=torch.float64, device="cpu")
+    return (outputs.detach().argmax(-1) == labels).double().mean().cpu()
 
 
 def _fill(trainable: list[torch.Tensor], total: Outcome) -> bool:
