@@ -1,4 +1,4 @@
-"""`gradaccord fewshot train | eval | figures | presets`: options in, library calls out."""
+"""`gradaccord fewshot`: train, eval, figures, record, docs, presets; options in, library calls out."""
 
 from __future__ import annotations
 
@@ -385,6 +385,61 @@ def figures(
             ways.add(settings.ways)
         chance = 100 / ways.pop() if len(ways) == 1 else None
         print(f"Written: {write(validation_figure(runs, chance=chance), out)}")
+
+
+@app.command()
+def record(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Folder of a run, or of one of its seeds.")
+    ],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the records are kept.")] = Path(
+        "results/fewshot"
+    ),
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(envvar="GRADACCORD_DATA", metavar="DIR", help="Where the named sets are."),
+    ] = None,
+    shots: Annotated[
+        list[int] | None,
+        typer.Option(min=1, help="Examples of each class to adapt to; may be given several times."),
+    ] = None,
+    both: Annotated[
+        bool, typer.Option("--both", help="Test transductive predictions and the others.")
+    ] = False,
+    tasks: Annotated[int, typer.Option(min=1, help="Fixed test tasks.")] = 600,
+) -> None:
+    """Test a run's best checkpoint and keep settings, commit, curve and results in a small file.
+
+    [bold]gradaccord fewshot record runs/fewshot/omniglot-5way-1shot-reptile --shots 1 --shots 5[/bold]
+    """
+    from gradaccord.meta.records import record_run
+    from gradaccord.meta.saved_runs import seed_folders
+    from gradaccord.meta.settings import FewShotSettings
+
+    with user_mistakes(*MISTAKES):
+        for place in seed_folders(folder):
+            splits = _load(FewShotSettings.read(place / "settings.json"), data_dir)
+            modes = [False, True] if both else []
+            found = record_run(place, splits, shots=shots or [], modes=modes, tasks=tasks)
+            print(f"Written: {found.write(out)}")
+
+
+@app.command()
+@needs("report")
+def docs(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the records are kept.")] = Path(
+        "results/fewshot"
+    ),
+    page: Annotated[
+        Path, typer.Option(metavar="FILE", help="The page, with two marks around its results.")
+    ] = Path("docs/fewshot.md"),
+) -> None:
+    """Put all records into a Markdown page: a table beside published numbers, and curves."""
+    from gradaccord.report.fewshot_results import write_results
+
+    with user_mistakes(*MISTAKES):
+        for path in write_results(page, folder):
+            print(f"Written: {path}")
 
 
 @app.command()

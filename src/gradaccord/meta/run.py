@@ -4,9 +4,9 @@
     run.train()
     print(run.test().single)
 
-In the run's folder: `settings.json`, `log.jsonl` (a line for each iteration and validation),
-`checkpoints/` (the last two, with all that is needed to resume), `best-<iteration>.pt` (the best by
-validation accuracy) and `results.json`. One process at a time works in it.
+In the run's folder: `settings.json`, `about.json`, `log.jsonl` (a line for each iteration and
+validation), `checkpoints/` (the last two, with all that is needed to resume), `best-<iteration>.pt`
+(the best by validation accuracy) and `results.json`. One process at a time works in it.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ from gradaccord.meta.episodes.image_tasks import Episodes, FixedTasks
 from gradaccord.meta.evaluation import evaluate, evaluate_ensemble
 from gradaccord.meta.results import FewShotResults
 from gradaccord.meta.settings import LIMITS, FewShotSettings
+from gradaccord.runs.about import about
 from gradaccord.runs.checkpoints import CHECKPOINTS, Checkpoints
-from gradaccord.runs.files import LOG, RunFolderError, read_tensors, write_tensors
+from gradaccord.runs.files import ABOUT, LOG, RunFolderError, read_tensors, write_json, write_tensors
 from gradaccord.runs.lock import locked
 from gradaccord.runs.log import Log, cut_to_size, read_log
 
@@ -109,6 +110,7 @@ class Run:
         self.finished = False
         self.checkpoints = Checkpoints(folder / CHECKPOINTS)
         self._failures = 0
+        self._processor = -time.process_time()  # plus the process's own: spent by this run so far
         self._saved = time.monotonic()
         self._log: Log | None = None
         self._loaded: tuple[str, ...] = ()  # checkpoints present when the state was read
@@ -128,6 +130,8 @@ class Run:
             if self._loaded != self._present():  # another process has worked here since
                 self._resume()
             self.settings.save(self.folder / SETTINGS)
+            if not (self.folder / ABOUT).exists():
+                write_json(self.folder / ABOUT, about())
             cut_to_size(self.folder / LOG, self._log_size)
             self._log = Log(self.folder / LOG, append=True)
             try:
@@ -209,6 +213,7 @@ class Run:
             "history": self.history,
             "best": self.best,
             "seed": self.seed,
+            "processor_seconds": self._processor + time.process_time(),
             "finished": self.finished,
             "log_bytes": size,
         }
@@ -299,6 +304,7 @@ class Run:
         if self.history:
             progress.validation, progress.best = self.history[-1][1:3], self.best[0][0]
         self.finished = state["finished"] and progress.share >= 1
+        self._processor = state.get("processor_seconds", 0.0) - time.process_time()
         self._log_size = state["log_bytes"]
 
     def _check_settings(self) -> None:
