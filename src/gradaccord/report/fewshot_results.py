@@ -41,7 +41,8 @@ def results_section(records: Sequence[RunRecord]) -> str:
             unfinished = "" if record.finished else " (unfinished)"
             lines.append(
                 f"| {s.label} | {s.data} | {s.ways}, {test.shots} "
-                f"| {'yes' if test.transductive else 'no'} | {test.accuracy:.2f} ± {test.interval:.2f} | {published} | {record.seed} "
+                f"| {'yes' if test.transductive else 'no'} | {test.accuracy:.2f} ± {test.interval:.2f} "
+                f"| {published} | {record.seed} "
                 f"| {record.iterations:,}{unfinished} | {hours} |"
             )
     lines += ["", "± is half of the 95 % interval over test tasks.", ""]

@@ -32,6 +32,8 @@ class MAML(MetaLearner):
         sum over the ways: 2.0 here.
     first_order: leave out second derivatives, as `FOMAML`.
     share: gradient sharing between the tasks of a batch, see `GradientSharing`.
+    recompute: gradient checkpointing of the inner steps: the graph of one step at a time and not of K,
+        for one more batch gradient a step. The meta-gradient is the same.
     """
 
     def __init__(
@@ -42,13 +44,18 @@ class MAML(MetaLearner):
         inner_steps: int = 5,
         first_order: bool = False,
         share: bool = False,
+        recompute: bool = False,
         **options: Any,
     ) -> None:
         super().__init__(model, inner_steps=inner_steps, **options)
         self.inner_lr = rate_of("inner_lr", inner_lr)
-        self.first_order = first_order
+        if recompute and first_order:
+            raise ValueError(
+                "`recompute` is True, and first order keeps no graph to save: leave it out."
+            )
+        self.first_order, self.recompute = first_order, recompute
         self.differentiates_twice = share or not first_order
-        self.separable = not share
+        self.separable = self.in_parts = not share
         self.sharing: GradientSharing | None = None
         if share:
             params = self.functional.parameters()
@@ -100,6 +107,7 @@ class MAML(MetaLearner):
         loop = unrolled(
             self.functional, self.adapted, tasks, self.inner_steps,
             at_step=self.at_step, update=update, create_graph=self.second_order,
+            recompute=self.recompute,
         )  # fmt: skip
         visited: list[tuple[int, Params]] = []
         terms: list[torch.Tensor] = []

@@ -68,6 +68,7 @@ class MAMLPlusPlus(MAML):
             adapted=lambda name: name not in outside and (adapted is None or adapted(name)),
             **(options | {"fast": options.get("fast", True) and not running}),
         )
+        self.in_parts = self.in_parts and not running
         self.differentiates_twice = True  # the rates' gradient runs through the inner steps
         self.epoch_length = whole_number("epoch_length", epoch_length)
         self.multi_step_epochs = whole_number("multi_step_epochs", multi_step_epochs, least=0)
