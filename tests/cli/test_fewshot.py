@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 
 from gradaccord.cli.fewshot import app
 from gradaccord.data.images.class_splits import load
+from gradaccord.meta import figures
 from gradaccord.meta.presets import PRESETS
 from gradaccord.meta.run import Run
 from gradaccord.meta.settings import FewShotSettings
@@ -162,8 +163,8 @@ def test_ctrl_c_saves_and_says_how_to_go_on(pictures, tmp_path, kind):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--ways", "9"], "`ways` is 9, but there are only 8 classes"),
-        (["--ways", "6"], "`ways` is 6, but there are only 5 classes"),
+        (["--ways", "6"], "`ways` is 6, but a part of"),
+        (["--ways", "6"], "(train, val or test) has only 5 classes: use --ways 5, or give more"),
         (["--shots", "7"], "has 8 examples, fewer than 7 shots + 2 queries = 9"),
         (["--algorithm", "mammal"], "`algorithm` is 'mammal': choose one of maml, fomaml"),
         (["--algorithm", "reptile", "--share"], "`share` adds gradient sharing to maml"),
@@ -236,3 +237,39 @@ def test_a_folder_that_another_process_works_in(pictures, tmp_path):
 
 def test_presets_are_listed():
     assert call("presets").output.count("loss: ") == len(PRESETS)
+
+
+def class_folders(path: Path, classes: int) -> Path:
+    """Class folders without a split: a shade each, a little noise."""
+    generator = torch.Generator().manual_seed(0)
+    for c in range(classes):
+        (path / f"kind-{c}").mkdir(parents=True)
+        for i in range(5):
+            pixels = torch.randint(10 * c, 10 * c + 20, (16, 16), generator=generator)
+            Image.fromarray(pixels.to(torch.uint8).numpy()).save(path / f"kind-{c}" / f"{i}.png")
+    return path
+
+
+def test_a_few_class_folders_of_ones_own(tmp_path, monkeypatch):
+    """Nine classes are enough for three ways; the picture shows their names, every curve chance."""
+    drawn = {}
+    monkeypatch.setattr(figures, "write", lambda figure, path: drawn.setdefault(path, figure) and path)
+    photos = class_folders(tmp_path / "photos", 9)
+    options = ["--data", photos, *SMALL, "--iterations", 2, "--out", tmp_path / "run"]
+    result = call("train", *options, "--ways", 3)
+    assert result.exit_code == 0, result.output
+    assert "photos: 3 / 3 / 3 classes to train / validate / test" in result.output
+    names = load(photos, ways=3).test.names
+    for path, figure in drawn.items():
+        axes = figure.axes[0]
+        if path.name == "episode.png":
+            assert {t.get_text().split()[0] for t in axes.get_yticklabels()} == set(names)
+        else:
+            assert "chance 33.3 %" in {text.get_text() for text in axes.texts}
+    assert {path.name for path in drawn} == {"validation.png", "adaptation.png", "episode.png"}
+
+    few = one_line(call("train", *options[:-1], tmp_path / "other").output)
+    assert (
+        "`ways` is 5, but photos has only 9 classes for training, validation and test together: " in few
+    )
+    assert "use --ways 3, or give 15 classes." in few

@@ -300,6 +300,62 @@ def test_dropout_is_on_in_training_and_off_in_evaluation() -> None:
     assert model[2].training
 
 
+def gradients_of(learner: Any) -> list[torch.Tensor | None]:
+    return [None if p.grad is None else p.grad.clone() for p in learner.parameters()]
+
+
+def assert_close(ours: list[torch.Tensor | None], true: list[torch.Tensor | None]) -> None:
+    for one, other in zip(ours, true, strict=True):
+        assert (one is None) == (other is None)
+        if one is not None and other is not None:
+            torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", ["MAML", "MetaSGD", "MAML++", "MAML++ running", "MAML shared"])
+def test_recomputed_inner_steps_give_the_same_gradient_and_state(kind: str) -> None:
+    (plain, its_optimizer), (saving, optimizer) = made(kind), made(kind, recompute=True)
+    for seed in range(2):
+        for learner, step in ((plain, its_optimizer), (saving, optimizer)):
+            learner.backward(batch(seed=seed))
+            held = gradients_of(learner)
+            if learner is plain:
+                true = held
+            step.step()
+            learner.after_step()
+        assert any(gradient is not None and float(gradient.abs().max()) > 0 for gradient in true)
+        assert_close(held, true)
+    assert_close(list(saving.state_dict().values()), list(plain.state_dict().values()))
+
+
+def test_recomputed_inner_steps_see_the_same_dropout() -> None:
+    torch.manual_seed(0)
+    layers = nn.Flatten(), nn.Linear(25, 16), nn.Tanh(), nn.Dropout(0.5), nn.Linear(16, WAYS)
+    model = nn.Sequential(*layers).double()
+    found = []
+    for recompute in (False, True):
+        learner = MAML(model, inner_steps=4, recompute=recompute)
+        with torch.random.fork_rng():
+            torch.manual_seed(5)
+            learner.backward(batch(tasks=2))
+        found.append(gradients_of(learner))
+    assert_close(found[1], found[0])
+
+
+@pytest.mark.parametrize("kind", ["MAML", "FOMAML", "MetaSGD", "MAML++", "Reptile", "DotProd inner"])
+def test_a_batch_given_in_parts_has_the_gradient_of_the_whole(kind: str) -> None:
+    (whole, _), (parts, _) = made(kind), made(kind)
+    tasks = batch(tasks=5)
+    for _ in range(2):  # what stood in .grad before the first part is replaced
+        whole.backward(tasks)
+        for part in (slice(0, 2), slice(2, 3), slice(3, 5)):
+            report = parts.backward(tasks.part(part), of=5)
+        assert report.finite
+        assert_close(gradients_of(parts), gradients_of(whole))
+        whole.after_step()
+        parts.after_step()
+    assert_close(list(parts.state_dict().values()), list(whole.state_dict().values()))
+
+
 BAD: dict[str, tuple[Callable[[], Any], str]] = {
     "steps": (
         lambda: MAML(Net(), inner_steps=0),
@@ -341,6 +397,18 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     "pairs": (
         lambda: DotProd(Net(), inner_batch=4).backward(batch()),
         "`inner_batch` is 4 and the support set has 6 examples, too few for two disjoint mini-batches",
+    ),
+    "first order recomputed": (
+        lambda: FOMAML(Net(), recompute=True),
+        "`recompute` is True, and first order keeps no graph to save: leave it out.",
+    ),
+    "too many parts": (
+        lambda: MAML(Net()).backward(batch(tasks=3), of=2),
+        "`of` is 2, and the parts given since the last step hold 3 tasks: raise it, or call",
+    ),
+    "parts of what is shared": (
+        lambda: MAML(Net(), share=True).backward(batch(), of=8),
+        "`of` is 8, and gradient sharing or running statistics join all tasks of a batch",
     ),
     "no statistics": (
         lambda: MAMLPlusPlus(Net(tracks=False), statistics="running"),

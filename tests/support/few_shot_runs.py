@@ -42,6 +42,7 @@ def final_state(folder: Path) -> dict[str, object]:
     """The same without times."""
     state = newest_state(folder)
     state.pop("seconds")
+    state.pop("processor_seconds")
     state["history"] = [entry[:3] for entry in state["history"]]
     state["means"] = state["means"][:2]
     state.pop("log_bytes")  # the log holds times

@@ -1,4 +1,4 @@
-"""`gradaccord fewshot train | eval | figures | presets`: options in, library calls out."""
+"""`gradaccord fewshot`: train, eval, figures, record, docs, presets; options in, library calls out."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ OPTIONS: dict[str, tuple[type, str]] = {
         str,
         "glyphs (characters drawn from fonts, no download; the default), omniglot, cub200, "
         "tiny_imagenet_fewshot, fashion_mnist, or a folder or zip of images: train/, val/, test/ with "
-        "a folder for each class, or class folders alone, which are split 64/16/20.",
+        "a folder for each class, or class folders alone, which are split 64/16/20 (at least 3 x "
+        "ways of them).",
     ),
     "data_dir": (Path, "Where the named sets are: DIR/omniglot/images_background.zip and so on."),
     "algorithm": (
@@ -175,7 +176,7 @@ def train(
     from gradaccord.runs.interrupts import Interrupts
     from gradaccord.runs.lock import locked
 
-    console = Console()
+    console = Console(highlight=False, soft_wrap=True)
     with user_mistakes(*MISTAKES):
         data_dir = chosen.get("data_dir")
         if resume is None:
@@ -183,24 +184,28 @@ def train(
         else:
             settings, folder, seeds = _old_run(resume, chosen, overrides or [], out, seeds)
         from gradaccord.cli.fewshot_screen import introduction
-        from gradaccord.data.images.class_splits import load
 
-        splits = load(settings.data, data_dir or settings.data_dir, size=settings.size)
+        splits = _load(settings, data_dir)
     with user_mistakes(*MISTAKES), locked(folder), Interrupts() as interrupts:
         settings.save(folder / "settings.json")
-        console.print(introduction(settings, splits, seeds), highlight=False, soft_wrap=True)
-        console.print(f"Folder: {folder}", highlight=False, soft_wrap=True)
+        console.print(introduction(settings, splits, seeds))
+        console.print(f"Folder: {folder}")
         for seed in range(seeds):
             if not _run_seed(console, settings, splits, folder, seed, seeds, interrupts):
                 more = f" --seeds {seeds}" if seeds > 1 else ""
                 console.print(
                     "Interrupted; everything is saved. Go on with:\n"
-                    f"  gradaccord fewshot train --resume {folder}{more}",
-                    highlight=False,
-                    soft_wrap=True,
+                    f"  gradaccord fewshot train --resume {folder}{more}"
                 )
                 raise typer.Exit(INTERRUPTED)
     _finish(console, splits, folder)
+
+
+def _load(settings: FewShotSettings, data_dir: Path | None) -> ClassSplits:
+    from gradaccord.data.images.class_splits import load
+
+    s = settings
+    return load(s.data, data_dir or s.data_dir, size=s.size, ways=s.ways)
 
 
 def _new_run(
@@ -249,13 +254,11 @@ def _run_seed(
     interrupts: Interrupts,
 ) -> bool:
     """Train and test one seed; False if it was interrupted."""
-    from gradaccord.cli.fewshot_screen import progress, results
+    from gradaccord.cli.fewshot_screen import progress
     from gradaccord.meta.results import FewShotResults
     from gradaccord.meta.run import Run
 
-    def say(sentence: str) -> None:
-        console.print(sentence, highlight=False, soft_wrap=True)
-
+    say = console.print
     run = Run(settings, splits, folder / f"seed-{seed}", seed, say)
     label = settings.label if seeds == 1 else f"{settings.label} seed {seed}"
     if run.finished and FewShotResults.exists(run.folder):
@@ -269,7 +272,7 @@ def _run_seed(
         tested = run.test(show)
     head = f"seed {seed}: " if seeds > 1 else ""
     say(f"{head}{tested.iterations} iterations, {tested.training_seconds:.0f} s of training")
-    say(results(tested))
+    say(str(tested))
     return True
 
 
@@ -283,14 +286,13 @@ def _finish(console: Console, splits: ClassSplits, folder: Path) -> None:
     if len(values) > 1:
         mean, interval = mean_and_interval(values)
         console.print(
-            f"mean of {len(values)} seeds: {mean:.2f} % ± {interval:.2f} (95 % interval over seeds)",
-            highlight=False,
+            f"mean of {len(values)} seeds: {mean:.2f} % ± {interval:.2f} (95 % interval over seeds)"
         )
     try:
         for path in draw_run(folder, splits):
-            console.print(f"Written: {path}", highlight=False, soft_wrap=True)
+            console.print(f"Written: {path}")
     except ModuleNotFoundError as error:
-        console.print(f"No figures: {error}", highlight=False, soft_wrap=True)
+        console.print(f"No figures: {error}")
 
 
 @app.command("eval")
@@ -330,7 +332,6 @@ def evaluate_run(
 
     [bold]gradaccord fewshot eval runs/fewshot/glyphs-5way-1shot-maml --steps 10 --by-step[/bold]
     """
-    from gradaccord.data.images.class_splits import load
     from gradaccord.meta.evaluation import evaluate, evaluate_ensemble
     from gradaccord.meta.saved_runs import Trained, seed_folders
     from gradaccord.meta.settings import FewShotSettings
@@ -339,7 +340,7 @@ def evaluate_run(
         places = seed_folders(folder)
         settings = FewShotSettings.read(places[0] / "settings.json")
         settings = settings.changed(shots=shots, test_queries=queries)
-        splits = load(settings.data, data_dir or settings.data_dir, size=settings.size)
+        splits = _load(settings, data_dir)
         options: dict[str, Any] = {
             "steps": settings.evaluation_steps if steps is None else steps,
             "transductive": transductive,
@@ -375,13 +376,70 @@ def figures(
     from gradaccord.meta.settings import FewShotSettings
 
     with user_mistakes(*MISTAKES):
-        runs = {}
+        runs, ways = {}, set()
         for folder in folders:
             places = seed_folders(folder)
             settings = FewShotSettings.read(places[0] / "settings.json")
             label = settings.label if settings.label not in runs else folder.name
             runs[label] = [validation_curve(place) for place in places]
-        print(f"Written: {write(validation_figure(runs), out)}")
+            ways.add(settings.ways)
+        chance = 100 / ways.pop() if len(ways) == 1 else None
+        print(f"Written: {write(validation_figure(runs, chance=chance), out)}")
+
+
+@app.command()
+def record(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Folder of a run, or of one of its seeds.")
+    ],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the records are kept.")] = Path(
+        "results/fewshot"
+    ),
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(envvar="GRADACCORD_DATA", metavar="DIR", help="Where the named sets are."),
+    ] = None,
+    shots: Annotated[
+        list[int] | None,
+        typer.Option(min=1, help="Examples of each class to adapt to; may be given several times."),
+    ] = None,
+    both: Annotated[
+        bool, typer.Option("--both", help="Test transductive predictions and the others.")
+    ] = False,
+    tasks: Annotated[int, typer.Option(min=1, help="Fixed test tasks.")] = 600,
+) -> None:
+    """Test a run's best checkpoint and keep settings, commit, curve and results in a small file.
+
+    [bold]gradaccord fewshot record runs/fewshot/omniglot-5way-1shot-reptile --shots 1 --shots 5[/bold]
+    """
+    from gradaccord.meta.records import record_run
+    from gradaccord.meta.saved_runs import seed_folders
+    from gradaccord.meta.settings import FewShotSettings
+
+    with user_mistakes(*MISTAKES):
+        for place in seed_folders(folder):
+            splits = _load(FewShotSettings.read(place / "settings.json"), data_dir)
+            modes = [False, True] if both else []
+            found = record_run(place, splits, shots=shots or [], modes=modes, tasks=tasks)
+            print(f"Written: {found.write(out)}")
+
+
+@app.command()
+@needs("report")
+def docs(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the records are kept.")] = Path(
+        "results/fewshot"
+    ),
+    page: Annotated[
+        Path, typer.Option(metavar="FILE", help="The page, with two marks around its results.")
+    ] = Path("docs/fewshot.md"),
+) -> None:
+    """Put all records into a Markdown page: a table beside published numbers, and curves."""
+    from gradaccord.report.fewshot_results import write_results
+
+    with user_mistakes(*MISTAKES):
+        for path in write_results(page, folder):
+            print(f"Written: {path}")
 
 
 @app.command()

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
-from gradaccord.meta.results import FewShotResults
 from gradaccord.meta.run import RunProgress
 from gradaccord.meta.settings import FewShotSettings
 from gradaccord.runs.duration import duration
@@ -21,14 +20,8 @@ DRAW_EVERY = 0.2
 def introduction(settings: FewShotSettings, data: object, seeds: int) -> str:
     """What is about to happen, with all that decides how its numbers are to be read."""
     s = settings
-    end = " or ".join(
-        part
-        for part in (
-            f"{s.iterations} iterations" if s.iterations else "",
-            f"{s.minutes:g} minutes of training" if s.minutes else "",
-        )
-        if part
-    )
+    ends = [f"{s.iterations} iterations"] if s.iterations else []
+    ends += [f"{s.minutes:g} minutes of training"] if s.minutes else []
     steps = f"{s.inner_steps} inner steps"
     if s.evaluation_steps not in (None, s.inner_steps):
         steps += f" ({s.evaluation_steps} in evaluation)"
@@ -37,8 +30,8 @@ def introduction(settings: FewShotSettings, data: object, seeds: int) -> str:
     return (
         f"{data}\n"
         f"{s.label}: {s.ways}-way {shots}, {s.tasks} tasks a batch, {steps} at rate {s.inner_lr:g} on "
-        f"the mean loss,\nouter {s.optimizer} at {s.outer_lr:g} ({s.schedule}); {end}, {seeds} seed"
-        f"{'' if seeds == 1 else 's'}. Evaluation: {mode}."
+        f"the mean loss,\nouter {s.optimizer} at {s.outer_lr:g} ({s.schedule}); {' or '.join(ends)}, "
+        f"{seeds} seed{'' if seeds == 1 else 's'}. Evaluation: {mode}."
     )
 
 
@@ -105,14 +98,3 @@ def _lines(console: Console, label: str) -> Callable[[RunProgress], None]:
             )
 
     return show
-
-
-def results(tested: FewShotResults) -> str:
-    """The test results of one run: the single model, and the ensemble apart from it."""
-    best = f"best checkpoint by validation: iteration {tested.best_iteration}"
-    lines = [f"test  {tested.single}, {best}"]
-    if tested.ensemble is not None:
-        lines.append(
-            f"test  {tested.ensemble}: not a single model, {tested.ensemble.models} x the cost"
-        )
-    return "\n".join(lines)

@@ -22,19 +22,21 @@ Curve = Sequence[tuple[int, float, float]]  # iteration, accuracy, half of the i
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 STYLES = ("-", "--", "-.", ":")
 MOST_COLUMNS = 10  # examples of a class in the picture of an episode
+LONGEST_NAME = 24  # of a class there, in characters
 
 
 def validation_figure(
     runs: Mapping[str, Sequence[Curve]],
     title: str = "",
     *,
+    chance: float | None = None,
     goals: Mapping[str, float] | None = None,
-    x_label: str = "meta-iterations",
 ) -> Figure:
     """Validation accuracy against iterations: one line for each method.
 
     runs: curves of every seed, by method. The line is the mean over seeds, the band their range; with
-    one seed the band is its 95 % interval over tasks. goals: published accuracies, as thin lines.
+    one seed the band is its 95 % interval over tasks. chance: accuracy of guessing, in percent; goals:
+    published accuracies; both as thin lines.
     """
     figure = new_figure(7.5, 4.6)
     axes = figure.add_subplot()
@@ -46,9 +48,9 @@ def validation_figure(
         style = STYLES[place // len(COLOURS) % len(STYLES)]
         axes.fill_between(iterations, low, high, color=colour, alpha=0.15, lw=0)
         axes.plot(iterations, mean, style, color=colour, lw=1.8, label=label)
-    _goals(axes, goals or {})
+    _levels(axes, goals or {}, chance)
     band = "range over seeds" if several else "95 % interval over tasks"
-    axes.set(xlabel=x_label, ylabel="validation accuracy, %", title=title)
+    axes.set(xlabel="meta-iterations", ylabel="validation accuracy, %", title=title)
     axes.set_xlim(left=0)
     _plain(axes)
     axes.legend(title=f"band: {band}", title_fontsize=8, fontsize=9, loc="lower right", frameon=False)
@@ -86,7 +88,11 @@ def sharing_figure(logs: Mapping[str, Sequence[Mapping[str, Any]]], title: str =
 
 
 def adaptation_figure(
-    results: Mapping[str, Evaluation], title: str = "", *, trained_steps: int | None = None
+    results: Mapping[str, Evaluation],
+    title: str = "",
+    *,
+    trained_steps: int | None = None,
+    chance: float | None = None,
 ) -> Figure:
     """Accuracy on test tasks after 0, 1, ... inner steps, with the 95 % interval over tasks."""
     figure = new_figure(6.4, 4.2)
@@ -107,6 +113,7 @@ def adaptation_figure(
             "steps in training", (trained_steps, 0.02), (-3, 0), xycoords=("data", "axes fraction"),
             textcoords="offset points", fontsize=8, color="0.35", rotation=90, ha="right",
         )  # fmt: skip
+    _levels(axes, {}, chance)
     axes.set(xlabel="inner steps", title=title)
     axes.set_xlim(left=0)
     axes.set_ylim(top=min(101, axes.get_ylim()[1]))
@@ -120,18 +127,22 @@ def adaptation_figure(
 
 
 def episode_figure(
-    task: Task, predictions: torch.Tensor | None = None, title: str = "", most: int = MOST_COLUMNS
+    task: Task, names: Sequence[str], predictions: torch.Tensor | None = None, title: str = ""
 ) -> Figure:
     """One task: a row for each class, support images left, queries right.
 
-    predictions: class numbers of the queries; a wrong one gets a red frame and its label.
+    names: of the task's classes. predictions: class numbers of the queries; a wrong one gets a red
+    frame and the number of the class that was answered.
     """
-    ways = int(task.support_labels.max()) + 1
-    support = [(task.support_labels == label).nonzero().flatten()[:most] for label in range(ways)]
-    query = [(task.query_labels == label).nonzero().flatten()[:most] for label in range(ways)]
+    ways = len(names)
+    support, query = (
+        [(labels == label).nonzero().flatten()[:MOST_COLUMNS] for label in range(ways)]
+        for labels in (task.support_labels, task.query_labels)
+    )
     left, right = max(map(len, support)), max(map(len, query))
     cell = 0.62
-    figure = new_figure(cell * (left + right) + 1.6, cell * ways + 0.9)
+    shown = [f"{shorten(name)}  {number}" for number, name in enumerate(names)]
+    figure = new_figure(cell * (left + right) + 0.9 + 0.08 * max(map(len, shown)), cell * ways + 0.9)
     grid = figure.add_gridspec(1, 2, width_ratios=[left, right])
     for column, (heading, rows, images) in enumerate(
         (("support", support, task.support), ("query", query, task.query))
@@ -140,7 +151,7 @@ def episode_figure(
         _tiles(axes, rows, images, left if column == 0 else right)
         axes.set_title(heading, fontsize=10)
         if column == 0:
-            axes.set_yticks([r + 0.5 for r in range(ways)], [f"class {r}" for r in range(ways)])
+            axes.set_yticks([row + 0.5 for row in range(ways)], shown)
         elif predictions is not None:
             _mistakes(axes, rows, predictions)
     if title:
@@ -155,8 +166,19 @@ def write(figure: Figure, path: Path) -> Path:
     return path
 
 
-def _goals(axes: Axes, goals: Mapping[str, float]) -> None:
-    """Thin lines with their names: that of the highest above it, the others' below."""
+def shorten(name: str) -> str:
+    """The end of a long name, which tells classes of one folder apart."""
+    return name if len(name) <= LONGEST_NAME else f"…{name[1 - LONGEST_NAME :]}"
+
+
+def _levels(axes: Axes, goals: Mapping[str, float], chance: float | None) -> None:
+    """Thin lines with their names: that of the highest goal above it, the others' below."""
+    if chance is not None:
+        axes.axhline(chance, color="0.5", lw=0.8, ls=":")
+        axes.annotate(
+            f"chance {chance:.3g} %", (1, chance), (-4, 3), ha="right", va="bottom", fontsize=8,
+            xycoords=("axes fraction", "data"), textcoords="offset points", color="0.35",
+        )  # fmt: skip
     for name, value in goals.items():
         above = value == max(goals.values())
         axes.axhline(value, color="0.5", lw=0.8, ls=(0, (4, 3)))

@@ -25,3 +25,10 @@ class FewShotResults(Versioned):
     iterations: int
     training_seconds: float
     best_iteration: int
+
+    def __str__(self) -> str:
+        best = f"best checkpoint by validation: iteration {self.best_iteration}"
+        text = f"test  {self.single}, {best}"
+        if self.ensemble is None:
+            return text
+        return f"{text}\ntest  {self.ensemble}: not a single model, {self.ensemble.models} x the cost"

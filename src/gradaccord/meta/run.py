@@ -4,9 +4,9 @@
     run.train()
     print(run.test().single)
 
-In the run's folder: `settings.json`, `log.jsonl` (a line for each iteration and validation),
-`checkpoints/` (the last two, with all that is needed to resume), `best-<iteration>.pt` (the best by
-validation accuracy) and `results.json`. One process at a time works in it.
+In the run's folder: `settings.json`, `about.json`, `log.jsonl` (a line for each iteration and
+validation), `checkpoints/` (the last two, with all that is needed to resume), `best-<iteration>.pt`
+(the best by validation accuracy) and `results.json`. One process at a time works in it.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ from gradaccord.meta.episodes.image_tasks import Episodes, FixedTasks
 from gradaccord.meta.evaluation import evaluate, evaluate_ensemble
 from gradaccord.meta.results import FewShotResults
 from gradaccord.meta.settings import LIMITS, FewShotSettings
+from gradaccord.runs.about import about
 from gradaccord.runs.checkpoints import CHECKPOINTS, Checkpoints
-from gradaccord.runs.files import LOG, RunFolderError, read_tensors, write_tensors
+from gradaccord.runs.files import ABOUT, LOG, RunFolderError, read_tensors, write_json, write_tensors
 from gradaccord.runs.lock import locked
 from gradaccord.runs.log import Log, cut_to_size, read_log
 
@@ -99,30 +100,22 @@ class Run:
         self.learner = build_learner(s, model, seed)
         self.optimizer = build_optimizer(s, self.learner)
         self.episodes = Episodes(
-            data.train,
-            ways=s.ways,
-            shots=s.train_shots or s.shots,
-            queries=s.queries,
-            tasks=s.tasks,
+            data.train, ways=s.ways, shots=s.train_shots or s.shots, queries=s.queries, tasks=s.tasks,
             seed=seed,
-        )
-        self.validation_tasks = self._fixed(data.validation, s.validation_tasks, VALIDATION_SEED)
+        )  # fmt: skip
+        self.validation_tasks = fixed_tasks(s, data.validation, s.validation_tasks, VALIDATION_SEED)
         self.progress = RunProgress(0, s.iterations, 0.0, s.minutes)
         self.history: list[tuple[int, float, float, float]] = []  # iteration, accuracy, interval, s
         self.best: list[tuple[float, int]] = []  # accuracy and iteration, best first
         self.finished = False
         self.checkpoints = Checkpoints(folder / CHECKPOINTS)
         self._failures = 0
+        self._processor = -time.process_time()  # plus the process's own: spent by this run so far
         self._saved = time.monotonic()
         self._log: Log | None = None
         self._loaded: tuple[str, ...] = ()  # checkpoints present when the state was read
         self._log_size = 0
         self._resume()
-
-    @property
-    def log_path(self) -> Path:
-        """One JSON object a line."""
-        return self.folder / LOG
 
     def train(
         self,
@@ -137,8 +130,10 @@ class Run:
             if self._loaded != self._present():  # another process has worked here since
                 self._resume()
             self.settings.save(self.folder / SETTINGS)
-            cut_to_size(self.log_path, self._log_size)
-            self._log = Log(self.log_path, append=True)
+            if not (self.folder / ABOUT).exists():
+                write_json(self.folder / ABOUT, about())
+            cut_to_size(self.folder / LOG, self._log_size)
+            self._log = Log(self.folder / LOG, append=True)
             try:
                 with seeded(self.seed):
                     return self._train(show, stop)
@@ -175,8 +170,8 @@ class Run:
         The learner ends up with the weights of the best checkpoint.
         """
         s = self.settings
-        tasks = self._fixed(self.data.test, s.test_tasks, TEST_SEED)
-        few = self._fixed(self.data.test, min(s.curve_tasks, s.test_tasks), TEST_SEED)
+        tasks = fixed_tasks(s, self.data.test, s.test_tasks, TEST_SEED)
+        few = fixed_tasks(s, self.data.test, min(s.curve_tasks, s.test_tasks), TEST_SEED)
         options: dict[str, Any] = {"steps": s.evaluation_steps, "transductive": s.transductive}
         self.progress.doing = "testing"
         show(self.progress)
@@ -218,6 +213,7 @@ class Run:
             "history": self.history,
             "best": self.best,
             "seed": self.seed,
+            "processor_seconds": self._processor + time.process_time(),
             "finished": self.finished,
             "log_bytes": size,
         }
@@ -248,21 +244,13 @@ class Run:
         progress.iteration += 1
         spent = clock() - start
         progress.seconds += spent
-        record: dict[str, Any] = {
-            "iteration": progress.iteration,
-            "loss": report.query_loss,
-            "accuracy": 100 * report.query_accuracy,
-            "seconds": round(progress.seconds, 4),
-        }
+        now = {"loss": report.query_loss, "accuracy": 100 * report.query_accuracy}
+        shared: dict[str, Any] = {}
         if report.sigma_m:
             progress.sigma_m, progress.sigma_lambda = report.sigma_m, report.sigma_lambda
-            record |= {"sigma_m": report.sigma_m, "sigma_lambda": report.sigma_lambda}
-        self._write(record)
-        for name, value in (
-            ("loss", record["loss"]),
-            ("accuracy", record["accuracy"]),
-            ("pace", spent),
-        ):
+            shared = {"sigma_m": report.sigma_m, "sigma_lambda": report.sigma_lambda}
+        self._write(iteration=progress.iteration, **now, seconds=round(progress.seconds, 4), **shared)
+        for name, value in (now | {"pace": spent}).items():
             old = getattr(progress, name)
             setattr(progress, name, value if old != old else 0.95 * old + 0.05 * value)
         if self._failures >= MOST_FAILURES:
@@ -275,22 +263,15 @@ class Run:
     def _validate(self) -> None:
         s, progress = self.settings, self.progress
         found = evaluate(
-            self.learner,
-            self.validation_tasks,
-            steps=s.evaluation_steps,
-            transductive=s.transductive,
-            by_step=False,
-        )
+            self.learner, self.validation_tasks, steps=s.evaluation_steps,
+            transductive=s.transductive, by_step=False,
+        )  # fmt: skip
         progress.validation = (found.value, found.interval)
         self.history.append((progress.iteration, found.value, found.interval, progress.seconds))
         self._write(
-            {
-                "iteration": progress.iteration,
-                "validation": found.value,
-                "interval": found.interval,
-                "transductive": s.transductive,
-            }
-        )
+            iteration=progress.iteration, validation=found.value, interval=found.interval,
+            transductive=s.transductive,
+        )  # fmt: skip
         entry = (found.value, progress.iteration)
         ranked = sorted([*self.best, entry], key=lambda pair: (-pair[0], pair[1]))[: s.keep]
         if entry in ranked:
@@ -323,6 +304,7 @@ class Run:
         if self.history:
             progress.validation, progress.best = self.history[-1][1:3], self.best[0][0]
         self.finished = state["finished"] and progress.share >= 1
+        self._processor = state.get("processor_seconds", 0.0) - time.process_time()
         self._log_size = state["log_bytes"]
 
     def _check_settings(self) -> None:
@@ -338,15 +320,16 @@ class Run:
     def _present(self) -> tuple[str, ...]:
         return tuple(path.name for path in self.checkpoints.all())
 
-    def _fixed(self, classes: ImageClasses, count: int, seed: int) -> FixedTasks:
-        s = self.settings
-        return FixedTasks(
-            classes, ways=s.ways, shots=s.shots, queries=s.test_queries, count=count, seed=seed
-        )
-
-    def _write(self, record: dict[str, Any]) -> None:
+    def _write(self, **record: Any) -> None:
         if self._log is not None:
             self._log.write(**record)
+
+
+def fixed_tasks(s: FewShotSettings, classes: ImageClasses, count: int, seed: int) -> FixedTasks:
+    """Tasks to validate or test on: for one seed the same in every run on these classes."""
+    return FixedTasks(
+        classes, ways=s.ways, shots=s.shots, queries=s.test_queries, count=count, seed=seed
+    )
 
 
 def read_states(folder: Path, say: Callable[[str], None]) -> dict[str, dict[str, Any]]:

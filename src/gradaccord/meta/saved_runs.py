@@ -11,14 +11,17 @@ from pathlib import Path
 
 import torch
 
+from gradaccord.data.images.class_folders import ImageClasses
 from gradaccord.data.images.class_splits import ClassSplits
 from gradaccord.meta.build import build_learner, build_network
 from gradaccord.meta.episodes.image_tasks import FixedTasks
+from gradaccord.meta.episodes.task_batch import Task
 from gradaccord.meta.results import FewShotResults
 from gradaccord.meta.run import (
     OLD_CHECKPOINT,
     SETTINGS,
     TEST_SEED,
+    fixed_tasks,
     read_best,
     read_states,
     validation_curve,
@@ -55,15 +58,7 @@ class Trained:
 
     def test_tasks(self, count: int = 600) -> FixedTasks:
         """The fixed test tasks, the same for every run on these data."""
-        s = self.settings
-        return FixedTasks(
-            self.data.test,
-            ways=s.ways,
-            shots=s.shots,
-            queries=s.test_queries,
-            count=count,
-            seed=TEST_SEED,
-        )
+        return fixed_tasks(self.settings, self.data.test, count, TEST_SEED)
 
 
 def has_checkpoint(folder: Path) -> bool:
@@ -81,6 +76,12 @@ def seed_folders(folder: Path) -> list[Path]:
     return places
 
 
+def class_names(classes: ImageClasses, rows: Task) -> list[str]:
+    """The names of a task's classes, by label. rows: the task with row numbers for inputs."""
+    found = dict(zip(rows.support_labels.tolist(), rows.support.tolist(), strict=True))
+    return [classes.names[int(classes.labels[row])] for _, row in sorted(found.items())]
+
+
 def draw_run(folder: Path, data: ClassSplits) -> list[Path]:
     """All figures of a run, over its seeds, into its folder."""
     from gradaccord.meta import figures
@@ -89,17 +90,19 @@ def draw_run(folder: Path, data: ClassSplits) -> list[Path]:
     settings = FewShotSettings.read(places[0] / SETTINGS)
     title = f"{data.name}, {settings.ways}-way {settings.shots}-shot, {settings.label}"
     curves = {settings.label: [validation_curve(place) for place in places]}
-    written = [figures.write(figures.validation_figure(curves, title), folder / "validation.png")]
+    chance = 100 / settings.ways
+    validation = figures.validation_figure(curves, title, chance=chance)
+    written = [figures.write(validation, folder / "validation.png")]
     if settings.share:
         logs = {place.name: read_log(place / LOG) for place in places}
         written.append(figures.write(figures.sharing_figure(logs, title), folder / "sharing.png"))
     tested = {place.name.replace("-", " "): FewShotResults.read(place).curve for place in places}
-    curve = figures.adaptation_figure(tested, title, trained_steps=settings.inner_steps)
+    curve = figures.adaptation_figure(tested, title, trained_steps=settings.inner_steps, chance=chance)
     written.append(figures.write(curve, folder / "adaptation.png"))
     trained = Trained(places[0], data)
-    task = next(iter(trained.test_tasks(1)))[0]
-    predicted = trained.learner.logits(task, settings.evaluation_steps, settings.transductive).argmax(
-        -1
-    )
-    episode = figures.episode_figure(task, predicted, f"{title}: a test task")
+    tasks = trained.test_tasks(1)
+    task = next(iter(tasks))[0]
+    outputs = trained.learner.logits(task, settings.evaluation_steps, settings.transductive)
+    names = class_names(data.test, tasks.indices[0])
+    episode = figures.episode_figure(task, names, outputs.argmax(-1), f"{title}: a test task")
     return [*written, figures.write(episode, folder / "episode.png")]

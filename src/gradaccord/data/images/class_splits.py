@@ -41,19 +41,25 @@ class ClassSplits:
 
 
 def load(
-    name: str | Path, folder: str | Path | None = None, *, size: int | None = None, grey: bool = False
+    name: str | Path,
+    folder: str | Path | None = None,
+    *,
+    size: int | None = None,
+    grey: bool = False,
+    ways: int = 0,
 ) -> ClassSplits:
     """A set by its name, or any folder or zip file of images.
 
     name: one of `NAMES`, or the path of a folder or zip file. folder: where the named sets are; else
     $GRADACCORD_DATA. size: resize to this many pixels (Omniglot: 28 unless told). grey: one channel.
+    ways: classes that each part of your own images must have.
     """
     if str(name) == "glyphs":
         from gradaccord.data.images import glyphs
 
         return glyphs.load(size=size or 28)
     if str(name) not in NAMES:
-        return from_folder(_found(Path(name), folder), size=size, grey=grey)
+        return from_folder(_found(Path(name), folder), size=size, grey=grey, ways=ways)
     place = data_folder(str(name), folder)
     if str(name) == "omniglot":
         from gradaccord.data.images import omniglot
@@ -136,11 +142,12 @@ def from_folder(
     grey: bool = False,
     name: str | None = None,
     seed: int = 0,
+    ways: int = 0,
 ) -> ClassSplits:
     """A folder or zip of `train/`, `val/`, `test/` with class folders, or of class folders alone.
 
     Classes without such a split, or that occur in two parts of it, are divided 64 / 16 / 20 % at random
-    (seed).
+    (seed); where they are few, so that each part has at least `ways`.
     """
     name = name or path.stem
     classes = read_classes(path, class_of=part_and_class, size=size, grey=grey)
@@ -149,8 +156,14 @@ def from_folder(
         classes = replace(classes, names=own)
         places = {part: [i for i, p in enumerate(parts) if p == part] for part in set(parts)}
         train, validation, test = (classes.part(places[p]) for p in ("train", "validation", "test"))
+        fewest = min((train, validation, test), key=len)
+        if len(fewest) < ways:
+            raise ValueError(
+                f"`ways` is {ways}, but a part of {path} (train, val or test) has only {len(fewest)} "
+                f"classes: use --ways {len(fewest)}, or give more classes."
+            )
         return ClassSplits(name, train, validation, test)
-    return divide(name, _merged(classes, own), seed=seed)
+    return divide(name, _merged(classes, own), seed=seed, least=ways)
 
 
 def divide(
@@ -160,11 +173,23 @@ def divide(
     *,
     rotations: bool = False,
     seed: int = 0,
+    least: int = 0,
 ) -> ClassSplits:
-    """Divide classes at random. shares: to train, validate and test. rotations: of train classes."""
-    order = shuffled(len(classes), seed)
-    first = round(shares[0] * len(classes))
-    second = first + round(shares[1] * len(classes))
+    """Divide classes at random.
+
+    shares: to train, validate and test. rotations: of train classes. least: classes of each part.
+    """
+    count = len(classes)
+    if count < 3 * least:
+        fitting = f"use --ways {count // 3}, or give {3 * least}" if count >= 6 else "give at least 6"
+        raise ValueError(
+            f"`ways` is {least}, but {name} has only {count} classes for training, validation and test "
+            f"together: {fitting} classes."
+        )
+    order = shuffled(count, seed)
+    first = round(shares[0] * count)
+    second = min(first + round(shares[1] * count), count - least)
+    first = min(first, second - least)
     parts = (sorted(order[:first]), sorted(order[first:second]), sorted(order[second:]))
     train, validation, test = (classes.part(part) for part in parts)
     return ClassSplits(name, train.with_rotations() if rotations else train, validation, test)

@@ -19,12 +19,6 @@ def rate_of(field: str, value: object) -> float:
     return float(value)
 
 
-def one_of(field: str, value: object, allowed: Sequence[object]) -> None:
-    """Raise unless the value is among those allowed."""
-    if value not in allowed:
-        raise ValueError(f"`{field}` is {value!r}: use {' or '.join(map(repr, allowed))}.")
-
-
 def check_model(model: Any) -> None:
     """Raise unless the inner loop can work on this model."""
     if not isinstance(model, nn.Module):

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 
+from gradaccord.core.checks import one_of
 from gradaccord.meta.episodes.minibatches import pairs
 from gradaccord.meta.episodes.task_batch import Task
-from gradaccord.meta.learners.checks import one_of
 from gradaccord.meta.learners.inner_loops import Weights, last
 from gradaccord.meta.learners.inner_optimizer import Moments
 from gradaccord.meta.learners.outcome import Outcome
@@ -54,49 +55,45 @@ class DotProd(Reptile):
         if reading == "outer":
             options = {"optimizer_state": "reset"} | options
         super().__init__(model, **options)
-        self.reading = reading
-        self.weight = float(weight)
-        self.max_ratio = float(max_ratio)
+        self.reading, self.weight, self.max_ratio = reading, float(weight), float(max_ratio)
 
     def displacement(self, task: Task, number: int, moments: Moments) -> Outcome:
-        """See `Reptile`; the gradient at phi itself for the outer reading."""
-        if self.reading == "outer":
-            return self._at_start(task, number)
-        capped: list[bool] = []
+        """See `Reptile`; for the outer reading, G at phi itself."""
+        gradient = partial(self._gradient, task.support, task.support_labels)
+        capped: list[bool] = []  # of each pair
 
-        def gradient(params: Params, batches: tuple[torch.Tensor, ...]) -> Weights:
+        def direction(params: Params, batches: Sequence[torch.Tensor]) -> Weights:
             if len(batches) == 1:
-                return self._gradient(params, task, batches[0])
-            direction, shortened = self._aligned(params, task, batches)
+                return gradient(params, batches[0])
+            aligned, shortened = self._aligned(gradient, params, *batches)
             capped.append(shortened)
-            return direction
+            return aligned
 
-        steps = (self.inner_steps + 1) // 2
-        drawn: list[tuple[torch.Tensor, ...]]
+        outer, odd = self.reading == "outer", self.inner_steps % 2
+        steps = 1 if outer else self.inner_steps // 2 + odd
+        drawn: list[Sequence[torch.Tensor]]
         drawn = [*pairs(len(task.support), self.inner_batch, steps, self._generator(number))]
-        if self.inner_steps % 2:
+        if odd and not outer:
             drawn[-1] = drawn[-1][:1]
-        params = last(self._in_place(drawn, gradient, moments))
-        outcome = self._way_back(task, params, 3 * len(capped) + self.inner_steps % 2)
+        theta = last(self._train([] if outer else drawn, direction, moments))
+        at_phi = direction(theta, drawn[0]) if outer else []
+        outcome = self._way_back(task, theta, spent=sum(2 * len(batches) - 1 for batches in drawn))
+        if outer:
+            outcome.gradients = self._in_order(dict(zip(self.adapted, at_phi, strict=True)))
         outcome.pairs, outcome.capped = len(capped), sum(capped)
         return outcome
 
-    def _at_start(self, task: Task, number: int) -> Outcome:
-        """G at phi."""
-        (pair,) = pairs(len(task.support), self.inner_batch, 1, self._generator(number))
-        (params,) = self._in_place((), lambda params, _: [], self._moments())
-        direction, capped = self._aligned(params, task, pair)
-        gradient = self._in_order(dict(zip(self.adapted, direction, strict=True)))
-        measured = self._measure(params, task)
-        return Outcome(gradient, *measured, tasks=1, spent=3, pairs=1, capped=int(capped))
-
     def _aligned(
-        self, params: Params, task: Task, pair: Sequence[torch.Tensor]
+        self,
+        gradient: Callable[..., Weights],
+        params: Params,
+        one: torch.Tensor,
+        two: torch.Tensor,
     ) -> tuple[Weights, bool]:
         """G1 + G2 + weight * D at these parameters, and whether the cap has shortened the last term."""
-        first = self._gradient(params, task, pair[0])
+        first = gradient(params, one)
         with torch.enable_grad():
-            second = self._gradient(params, task, pair[1], create_graph=True)
+            second = gradient(params, two, create_graph=True)
             slope = torch.stack([(g * v).sum() for g, v in zip(second, first, strict=True)]).sum()
             weights = [params[name] for name in self.adapted]
             product = torch.autograd.grad(slope, weights, allow_unused=True, materialize_grads=True)
@@ -107,12 +104,6 @@ class DotProd(Reptile):
         if capped:
             factor *= limit / length
         return [t.sub_(p, alpha=factor) for t, p in zip(total, product, strict=True)], capped
-
-    def _gradient(
-        self, params: Params, task: Task, places: torch.Tensor, create_graph: bool = False
-    ) -> Weights:
-        inputs, labels = task.support[places], task.support_labels[places]
-        return self.functional.gradient(params, self.adapted, inputs, labels, create_graph)
 
 
 def _length(vector: Sequence[torch.Tensor]) -> float:

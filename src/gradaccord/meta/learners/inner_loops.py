@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import torch
+from torch import nn
+from torch.autograd.function import once_differentiable
 
+from gradaccord.core.replay import RandomState
 from gradaccord.meta.episodes.task_batch import Task
 from gradaccord.meta.network.functional import FunctionalModel
 from gradaccord.meta.network.general import Params
@@ -25,28 +28,80 @@ def unrolled(
     at_step: AtStep,
     update: Callable[[list[Weights], list[Weights], int], list[Weights]],
     create_graph: bool,
+    recompute: bool = False,
 ) -> Iterator[list[Params]]:
     """All parameters of every task after 1, 2, ... steps, as functions of the model's own.
 
     names: of the weights that move. at_step: all parameters that step k (from 0) starts from.
     update: new weights from the weights and support gradients of all tasks. create_graph: keep the
-    gradients differentiable, for second order.
+    gradients differentiable, for second order. recompute: keep none of their graphs, and compute each
+    again when the meta-gradient comes to it.
     """
+
+    def gradient(params: Params, task: Task) -> Weights:
+        if not (recompute and create_graph):
+            return model.gradient(params, names, task.support, task.support_labels, create_graph)
+        found = RecomputedGradient.apply(model, names, task, list(params), *params.values())  # type: ignore[no-untyped-call]
+        return list(found)
+
     weights = [model.start(names) for _ in tasks]
     for step in range(steps):
         fixed = [at_step(step) for _ in tasks]
         gradients = [
-            model.gradient(
-                params | dict(zip(names, own, strict=True)),
-                names,
-                task.support,
-                task.support_labels,
-                create_graph,
-            )
+            gradient(params | dict(zip(names, own, strict=True)), task)
             for params, own, task in zip(fixed, weights, tasks, strict=True)
         ]
         weights = update(weights, gradients, step)
         yield [p | dict(zip(names, own, strict=True)) for p, own in zip(fixed, weights, strict=True)]
+
+
+class RecomputedGradient(torch.autograd.Function):
+    """A support gradient without its graph, which the backward pass builds again, for this step alone.
+
+    Dropout draws the same masks both times.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        model: FunctionalModel,
+        names: Sequence[str],
+        task: Task,
+        keys: list[str],
+        *tensors: torch.Tensor,
+    ) -> tuple[torch.Tensor, ...]:
+        """The gradient with respect to the parameters of these names. keys: names of the tensors."""
+        ctx.model, ctx.names, ctx.task, ctx.keys = model, names, task, keys
+        ctx.random = RandomState.capture(tensors)
+        ctx.needed = [tensor.requires_grad for tensor in tensors]
+        # Running statistics move in the pass: the second one must not move them again.
+        ctx.save_for_backward(
+            *(t if t.requires_grad or isinstance(t, nn.Parameter) else t.clone() for t in tensors)
+        )
+        leaves = [t.detach().requires_grad_() if t.requires_grad else t for t in tensors]
+        params = dict(zip(keys, leaves, strict=True))
+        return tuple(model.gradient(params, names, task.support, task.support_labels))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *outer: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        """The Hessian of the support loss times what comes from the later steps."""
+        leaves = [
+            t.detach().requires_grad_() if n else t
+            for t, n in zip(ctx.saved_tensors, ctx.needed, strict=True)
+        ]
+        params = dict(zip(ctx.keys, leaves, strict=True))
+        task = ctx.task
+        with torch.enable_grad(), ctx.random.replayed():
+            found = ctx.model.gradient(params, ctx.names, task.support, task.support_labels, True)
+        pairs = [(g, o) for g, o in zip(found, outer, strict=True) if g.requires_grad]
+        inputs = [leaf for leaf in leaves if leaf.requires_grad]
+        products = iter(
+            torch.autograd.grad([g for g, _ in pairs], inputs, [o for _, o in pairs], allow_unused=True)
+            if pairs
+            else [None] * len(inputs)
+        )
+        return (None,) * 4 + tuple(next(products) if leaf.requires_grad else None for leaf in leaves)
 
 
 def in_place(

@@ -51,6 +51,10 @@ class MetaLearner(nn.Module):
         itself use one thread then (`torch.set_num_threads(1)`); memory grows with the threads.
     """
 
+    in_parts = True  # whether the tasks of a batch may be given in several calls of `backward`
+    separable = True  # whether the tasks of a batch do not depend on each other
+    differentiates_twice = False  # whether a gradient is part of a graph, which rules out torch.compile
+
     def __init__(
         self,
         model: nn.Module,
@@ -79,6 +83,7 @@ class MetaLearner(nn.Module):
         count = torch.zeros((), dtype=torch.int64, device="cpu")
         self.register_buffer("iteration", count)  # meta-updates so far
         self.threads = whole_number("threads", threads)
+        self._parts = 0  # tasks of a batch that comes in parts, so far
 
     # The rule, which every learner defines.
 
@@ -93,16 +98,6 @@ class MetaLearner(nn.Module):
     def trajectory(self, support: torch.Tensor, labels: torch.Tensor, steps: int) -> Iterator[Params]:
         """All parameters after 0, 1, ... `steps` steps of evaluation; in place, without a graph."""
         raise NotImplementedError
-
-    @property
-    def differentiates_twice(self) -> bool:
-        """Whether a gradient becomes part of a graph, which torch.compile does not allow."""
-        raise NotImplementedError
-
-    @property
-    def separable(self) -> bool:
-        """Whether the tasks of a batch do not depend on each other."""
-        return True
 
     def keep(self, kept: Mapping[str, list[Any]]) -> None:
         """Take over state that `meta_gradient` returned (running means); called if all is finite."""
@@ -121,22 +116,29 @@ class MetaLearner(nn.Module):
 
     # What a user calls.
 
-    def backward(self, tasks: TaskBatch | Sequence[Task]) -> MetaReport:
+    def backward(self, tasks: TaskBatch | Sequence[Task], of: int | None = None) -> MetaReport:
         """Fill `.grad` with the mean meta-gradient over the tasks, and report what was measured.
 
-        What stood in `.grad` before is replaced. On an exception `.grad` and all state are as before.
+        of: how many tasks the whole batch has, if these are a part of it: calls with one part after
+        the other leave the mean over all of them in `.grad`. The report is of the part alone, but for
+        `finite`. Without it, and by the first part, what stood in `.grad` before is replaced.
+        On an exception `.grad` and all state are as before.
         The trainable parameters must be those that the learner was made with. Activation checkpointing
         is refused.
         """
         start = time.perf_counter()
         trainable = self._trainable()
-        checked, first = agreed(lambda: self._checked(tasks), self.group)
+        checked, first = agreed(lambda: self._checked(tasks, of), self.group)
+        first += self._parts if of is not None else 0
         as_written = uncompiled() if self.differentiates_twice else nullcontext()
         with buffers_kept(self.model, if_it_ends=False):
             with self.training_mode(), as_written:
                 total, _ = agreed(lambda: Outcome.total(self._outcomes(checked, first)), self.group)
             total.sum_over_processes(self.group)
-        finite = _fill(trainable, total)
+        self._parts = 0 if of is None else self._parts
+        finite = _fill(trainable, total, of, add=self._parts > 0)
+        if of is not None:
+            self._parts = (self._parts + total.tasks) % of
         if finite:
             self.keep(total.kept)
         return MetaReport(
@@ -153,6 +155,7 @@ class MetaLearner(nn.Module):
     def after_step(self) -> None:
         """To be called after `optimizer.step()`; advances the schedules."""
         self.iteration += 1
+        self._parts = 0
 
     def adapt(
         self, support: torch.Tensor, labels: torch.Tensor, steps: int | None = None
@@ -184,8 +187,18 @@ class MetaLearner(nn.Module):
 
     # Inside.
 
-    def _checked(self, tasks: TaskBatch | Sequence[Task]) -> list[Task]:
+    def _checked(self, tasks: TaskBatch | Sequence[Task], of: int | None) -> list[Task]:
         listed = check_tasks(tasks)
+        if of is not None and not self.in_parts:
+            raise ValueError(
+                f"`of` is {of}, and gradient sharing or running statistics join all tasks of a batch: "
+                "give them in one call."
+            )
+        if of is not None and self._parts + len(listed) > whole_number("of", of):
+            raise ValueError(
+                f"`of` is {of}, and the parts given since the last step hold "
+                f"{self._parts + len(listed)} tasks: raise it, or call after_step() first."
+            )
         changed = set(self.learned) ^ set(self._learned())
         if changed:
             raise ValueError(
@@ -226,6 +239,15 @@ class MetaLearner(nn.Module):
                     found.append(outputs)
         return found
 
+    def _query_scores(self, params: Params, task: Task) -> tuple[torch.Tensor, torch.Tensor]:
+        """Loss (with its graph) and accuracy of a task's queries; NaN without queries."""
+        if len(task.query) == 0:
+            unknown = torch.tensor(torch.nan, dtype=torch.float64, device="cpu")
+            return unknown, unknown
+        outputs = self.functional.outputs(params, task.query)
+        loss = self.functional.loss(outputs, task.query_labels)
+        return loss, accuracy(outputs, task.query_labels)
+
     def _steps(self, steps: int | None) -> int:
         return self.inner_steps if steps is None else whole_number("steps", steps, least=0)
 
@@ -242,12 +264,22 @@ class MetaLearner(nn.Module):
         return [gradient.get(names.get(id(parameter), "")) for parameter in self._trainable()]
 
 
-def _fill(trainable: list[torch.Tensor], total: Outcome) -> bool:
-    """Put the mean into `.grad`; whether all of it is finite."""
+def accuracy(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Share of right answers, float64; NaN if the labels are no class numbers."""
+    if labels.is_floating_point():
+        return torch.tensor(torch.nan, dtype=torch.float64, device="cpu")
+    return (outputs.detach().argmax(-1) == labels).double().mean().cpu()
+
+
+def _fill(trainable: list[torch.Tensor], total: Outcome, of: int | None, add: bool) -> bool:
+    """Put the mean into `.grad`, or add it to what is there; whether all of it is finite."""
     finite = True
     for parameter, gradient in zip(trainable, total.gradients, strict=True):
         if gradient is not None:
-            gradient = torch.div(gradient, total.tasks, out=torch.empty_like(parameter))
+            gradient = torch.div(gradient, of or total.tasks, out=torch.empty_like(parameter))
+        if add and parameter.grad is not None:
+            gradient = parameter.grad if gradient is None else parameter.grad + gradient
+        if gradient is not None:
             finite = finite and bool(gradient.isfinite().all())
         parameter.grad = gradient
     return finite

@@ -11,16 +11,9 @@ from torch import nn
 
 from gradaccord.meta.episodes.task_batch import Task
 from gradaccord.meta.learners.checks import rate_of
-from gradaccord.meta.learners.inner_loops import (
-    Weights,
-    descend_,
-    descended,
-    in_place,
-    last,
-    unrolled,
-)
+from gradaccord.meta.learners.inner_loops import Weights, descend_, descended, in_place, last, unrolled
 from gradaccord.meta.learners.learner import MetaLearner
-from gradaccord.meta.learners.outcome import Outcome, accuracy_of
+from gradaccord.meta.learners.outcome import Outcome
 from gradaccord.meta.learners.sharing import GradientSharing
 from gradaccord.meta.network.functional import dense
 from gradaccord.meta.network.general import Params
@@ -39,6 +32,8 @@ class MAML(MetaLearner):
         sum over the ways: 2.0 here.
     first_order: leave out second derivatives, as `FOMAML`.
     share: gradient sharing between the tasks of a batch, see `GradientSharing`.
+    recompute: gradient checkpointing of the inner steps: the graph of one step at a time and not of K,
+        for one more batch gradient a step. The meta-gradient is the same.
     """
 
     def __init__(
@@ -49,11 +44,18 @@ class MAML(MetaLearner):
         inner_steps: int = 5,
         first_order: bool = False,
         share: bool = False,
+        recompute: bool = False,
         **options: Any,
     ) -> None:
         super().__init__(model, inner_steps=inner_steps, **options)
         self.inner_lr = rate_of("inner_lr", inner_lr)
-        self.first_order = first_order
+        if recompute and first_order:
+            raise ValueError(
+                "`recompute` is True, and first order keeps no graph to save: leave it out."
+            )
+        self.first_order, self.recompute = first_order, recompute
+        self.differentiates_twice = share or not first_order
+        self.separable = self.in_parts = not share
         self.sharing: GradientSharing | None = None
         if share:
             params = self.functional.parameters()
@@ -71,7 +73,7 @@ class MAML(MetaLearner):
         return self.functional.parameters()
 
     def query_weights(self) -> list[float]:
-        """The weight of the query loss after each of the K steps."""
+        """The weight of the query loss after each of the K steps; the last is above 0."""
         return [0.0] * (self.inner_steps - 1) + [1.0]
 
     @property
@@ -79,10 +81,9 @@ class MAML(MetaLearner):
         """Whether the meta-gradient runs through the inner gradients."""
         return not self.first_order
 
-    @property
-    def differentiates_twice(self) -> bool:
-        """Not if the meta-gradient is the query gradient at the adapted weights, and no more."""
-        return not self.first_order or self.sharing is not None
+    def statistics(self, visited: list[tuple[int, Params]]) -> dict[str, list[Any]]:
+        """State to keep from the parameters that a task had at each step."""
+        return {}
 
     # The rule.
 
@@ -103,46 +104,37 @@ class MAML(MetaLearner):
             pairs = zip(weights, gradients, strict=True)
             return [descended(own, g, self.rates_at(step)) for own, g in pairs]
 
-        query_weights = self.query_weights()
-        example = self.functional.start(self.adapted)[0]
-        objective = torch.zeros((), dtype=example.dtype, device=example.device)
-        loss, accuracy = objective, torch.zeros((), dtype=torch.float64, device="cpu")
-        spent, visited = self.inner_steps * len(tasks), []
         loop = unrolled(
             self.functional, self.adapted, tasks, self.inner_steps,
             at_step=self.at_step, update=update, create_graph=self.second_order,
+            recompute=self.recompute,
         )  # fmt: skip
-        for step, (adapted, weight) in enumerate(zip(loop, query_weights, strict=True)):
+        visited: list[tuple[int, Params]] = []
+        terms: list[torch.Tensor] = []
+        for step, (adapted, weight) in enumerate(zip(loop, self.query_weights(), strict=True)):
             visited += [(step, params) for params in adapted]
-            if weight == 0:
-                continue
-            for params, task in zip(adapted, tasks, strict=True):
-                outputs = self.functional.outputs(params, task.query)
-                query_loss = self.functional.loss(outputs, task.query_labels)
-                objective = objective + weight * query_loss
-                spent += 1
-                if step == self.inner_steps - 1:
-                    loss = loss + query_loss.detach()
-                    accuracy = accuracy + accuracy_of(outputs, task.query_labels)
-        found = dense(torch.autograd.grad(objective, self._trainable(), allow_unused=True))
-        kept = {"means": means} | self.statistics(visited)
-        return Outcome(found, loss, accuracy, len(tasks), spent, kept=kept)
-
-    def statistics(self, visited: list[tuple[int, Params]]) -> dict[str, list[Any]]:
-        """State to keep from the parameters that a task had at each step."""
-        return {}
+            if weight:
+                scores = [self._query_scores(*pair) for pair in zip(adapted, tasks, strict=True)]
+                terms += [weight * loss for loss, _ in scores]
+        objective = sum(terms[1:], terms[0])
+        return Outcome(
+            dense(torch.autograd.grad(objective, self._trainable(), allow_unused=True)),
+            loss=torch.stack([loss.detach() for loss, _ in scores]).sum(),
+            accuracy=torch.stack([accuracy for _, accuracy in scores]).sum(),
+            tasks=len(tasks),
+            spent=self.inner_steps * len(tasks) + len(terms),
+            kept={"means": means} | self.statistics(visited),
+        )
 
     def _query_gradient(self, task: Task) -> Outcome:
         """First order: adapt in place; the query gradient there is the meta-gradient."""
         params = last(self.trajectory(task.support, task.support_labels, self.inner_steps))
         with torch.enable_grad():
-            outputs = self.functional.outputs(params, task.query)
-            loss = self.functional.loss(outputs, task.query_labels)
+            loss, accuracy = self._query_scores(params, task)
             leaves = [params[name] for name in self.learned]
             found = dense(torch.autograd.grad(loss, leaves, allow_unused=True))
         gradient = self._in_order(dict(zip(self.learned, found, strict=True)))
-        accuracy = accuracy_of(outputs, task.query_labels)
-        return Outcome(gradient, loss.detach(), accuracy, 1, self.inner_steps + 1)
+        return Outcome(gradient, loss.detach(), accuracy, tasks=1, spent=self.inner_steps + 1)
 
     def trajectory(self, support: torch.Tensor, labels: torch.Tensor, steps: int) -> Iterator[Params]:
         """See `MetaLearner`."""
@@ -159,11 +151,6 @@ class MAML(MetaLearner):
             self.functional, self.adapted, repeat((support, labels), steps),
             at_step=self.at_step, gradient=gradient, update_=update_,
         )  # fmt: skip
-
-    @property
-    def separable(self) -> bool:
-        """Not with gradient sharing, which moves all tasks in lock-step."""
-        return self.sharing is None
 
     def keep(self, kept: Mapping[str, list[Any]]) -> None:
         """See `MetaLearner`."""

@@ -9,9 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from gradaccord.core.checks import whole_number
+from gradaccord.core.checks import one_of, whole_number
 from gradaccord.core.parameters import unwrapped
-from gradaccord.meta.learners.checks import one_of
 from gradaccord.meta.learners.maml import MAML
 from gradaccord.meta.learners.per_tensor import PerTensor
 from gradaccord.meta.network.general import Params
@@ -44,8 +43,6 @@ class MAMLPlusPlus(MAML):
     `torch.nn.utils.clip_grad_value_(learner.parameters(), 10)`.
     """
 
-    differentiates_twice = True
-
     def __init__(
         self,
         model: nn.Module,
@@ -71,6 +68,8 @@ class MAMLPlusPlus(MAML):
             adapted=lambda name: name not in outside and (adapted is None or adapted(name)),
             **(options | {"fast": options.get("fast", True) and not running}),
         )
+        self.in_parts = self.in_parts and not running
+        self.differentiates_twice = True  # the rates' gradient runs through the inner steps
         self.epoch_length = whole_number("epoch_length", epoch_length)
         self.multi_step_epochs = whole_number("multi_step_epochs", multi_step_epochs, least=0)
         self.second_order_from = whole_number("second_order_from", second_order_from, least=0)

@@ -23,10 +23,9 @@ class MetaSGD(MAML):
     inner_lr: where all rates start. Others as in `MAML`.
     """
 
-    differentiates_twice = True
-
     def __init__(self, model: nn.Module, *, inner_lr: float = 0.1, **options: Any) -> None:
         super().__init__(model, inner_lr=inner_lr, **options)
+        self.differentiates_twice = True  # the rates' gradient runs through the inner steps
         params = self.functional.parameters()
         self.rates = PerTensor()
         for name in self.adapted:

@@ -61,15 +61,3 @@ class Outcome:
         sum_over_processes([numbers, *present], group)
         self.loss, self.accuracy = numbers[0], numbers[1]
         self.tasks, self.spent, self.pairs, self.capped = map(int, numbers[2:].tolist())
-
-
-def accuracy_of(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Share of right answers, float64; NaN if the labels are no class numbers."""
-    if labels.is_floating_point():
-        return unknown()
-    return (outputs.detach().argmax(-1) == labels).double().mean().cpu()
-
-
-def unknown() -> torch.Tensor:
-    """NaN, for what was not measured."""
-    return torch.tensor(float("nan"), dtype=torch.float64, device="cpu")

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 
-from gradaccord.core.checks import whole_number
+from gradaccord.core.checks import one_of, whole_number
 from gradaccord.meta.episodes.minibatches import minibatches
 from gradaccord.meta.episodes.task_batch import Task
-from gradaccord.meta.learners.checks import one_of, rate_of
+from gradaccord.meta.learners.checks import rate_of
 from gradaccord.meta.learners.inner_loops import Batch, Weights, in_place, last
 from gradaccord.meta.learners.inner_optimizer import Moments
 from gradaccord.meta.learners.learner import MetaLearner
-from gradaccord.meta.learners.outcome import Outcome, accuracy_of, unknown
+from gradaccord.meta.learners.outcome import Outcome
 from gradaccord.meta.learners.per_tensor import PerTensor
 from gradaccord.meta.network.general import Params
 
@@ -41,8 +42,6 @@ class Reptile(MetaLearner):
         does (evaluation starts from a copy); "reset" starts each task with fresh ones.
     """
 
-    differentiates_twice = False
-
     def __init__(
         self,
         model: nn.Module,
@@ -65,26 +64,23 @@ class Reptile(MetaLearner):
         for field, size in (("inner_batch", inner_batch), ("evaluation_batch", evaluation_batch)):
             if size is not None:
                 whole_number(field, size)
-        keeps = optimizer_state == "keep" and inner_optimizer == "adam"
-        if keeps and self.group is not None:
+        self.keeps = optimizer_state == "keep" and inner_optimizer == "adam"
+        if self.keeps and self.group is not None:
             raise ValueError(
                 "`optimizer_state` is 'keep', which carries moments from one task to the next, and "
                 f"{self.group.size()} processes run tasks at the same time: use 'reset'."
             )
+        self.separable = not self.keeps
         self.inner_lr = rate_of("inner_lr", inner_lr)
-        self.inner_optimizer = inner_optimizer
-        self.beta2 = float(beta2)
-        self.inner_batch = inner_batch
-        self.evaluation_batch = evaluation_batch
-        self.keeps = keeps
+        self.inner_optimizer, self.beta2 = inner_optimizer, float(beta2)
+        self.inner_batch, self.evaluation_batch = inner_batch, evaluation_batch
         self.seed = seed
         self.inner_count: torch.Tensor  # Adam's steps so far, if they are kept
         self.register_buffer("inner_count", torch.zeros((), dtype=torch.int64, device="cpu"))
-        if keeps:
-            params = self.functional.parameters()
+        if self.keeps:
             self.squares = PerTensor()
-            for name in self.adapted:
-                self.squares.add(name, torch.zeros_like(params[name], requires_grad=False))
+            for name, square in zip(self.adapted, self._zeros(), strict=True):
+                self.squares.add(name, square)
 
     def meta_gradient(self, tasks: Sequence[Task], first: int) -> Outcome:
         """See `MetaLearner`."""
@@ -100,19 +96,15 @@ class Reptile(MetaLearner):
         drawn = minibatches(
             len(task.support), self.inner_batch, self.inner_steps, self._generator(number)
         )
-        params = last(self._train(task.support, task.support_labels, drawn, moments))
-        return self._way_back(task, params, self.inner_steps)
+        gradient = partial(self._gradient, task.support, task.support_labels)
+        theta = last(self._train(drawn, gradient, moments))
+        return self._way_back(task, theta, self.inner_steps)
 
     def trajectory(self, support: torch.Tensor, labels: torch.Tensor, steps: int) -> Iterator[Params]:
         """See `MetaLearner`."""
         generator = torch.Generator("cpu").manual_seed(EVALUATION_SEED)
         drawn = minibatches(len(support), self.evaluation_batch, steps, generator)
-        return self._train(support, labels, drawn, self._moments())
-
-    @property
-    def separable(self) -> bool:
-        """Not if Adam's moments are carried from one task to the next."""
-        return not self.keeps
+        return self._train(drawn, partial(self._gradient, support, labels), self._moments())
 
     def keep(self, kept: Mapping[str, list[Any]]) -> None:
         """See `MetaLearner`."""
@@ -122,45 +114,36 @@ class Reptile(MetaLearner):
                 buffer.copy_(square)
             self.inner_count.fill_(moments.count)
 
-    def _train(
+    def _gradient(
         self,
-        support: torch.Tensor,
+        inputs: torch.Tensor,
         labels: torch.Tensor,
-        drawn: Iterable[torch.Tensor],
-        moments: Moments,
-    ) -> Iterator[Params]:
-        """Steps on mini-batches, given by their positions in the support set."""
+        params: Params,
+        places: torch.Tensor,
+        create_graph: bool = False,
+    ) -> Weights:
+        """On the mini-batch that stands at these places of the support set."""
+        batch = inputs[places], labels[places]
+        return self.functional.gradient(params, self.adapted, *batch, create_graph)
 
-        def gradient(params: Params, places: torch.Tensor) -> Weights:
-            return self.functional.gradient(params, self.adapted, support[places], labels[places])
-
-        return self._in_place(drawn, gradient, moments)
-
-    def _in_place(
+    def _train(
         self,
         batches: Iterable[Batch],
         gradient: Callable[[Params, Batch], Weights],
         moments: Moments,
     ) -> Iterator[Params]:
+        """A step of the inner optimiser for each mini-batch."""
         start = self.functional.parameters()
         return in_place(
             self.functional, self.adapted, batches, at_step=lambda _: start, gradient=gradient,
             update_=lambda weights, direction, _: moments.step_(weights, direction),
         )  # fmt: skip
 
-    def _way_back(self, task: Task, params: Params, spent: int) -> Outcome:
-        start = self.functional.parameters()
-        gradient = {name: start[name].detach() - params[name].detach() for name in self.adapted}
-        return Outcome(self._in_order(gradient), *self._measure(params, task), tasks=1, spent=spent)
-
-    def _measure(self, params: Params, task: Task) -> tuple[torch.Tensor, torch.Tensor]:
-        """Loss and accuracy of the queries, if there are any."""
-        if len(task.query) == 0:
-            return unknown(), unknown()
-        with torch.no_grad():
-            outputs = self.functional.outputs(params, task.query)
-            loss = self.functional.loss(outputs, task.query_labels)
-        return loss, accuracy_of(outputs, task.query_labels)
+    @torch.no_grad()
+    def _way_back(self, task: Task, theta: Params, spent: int) -> Outcome:
+        phi = self.functional.parameters()
+        gradient = self._in_order({name: phi[name] - theta[name] for name in self.adapted})
+        return Outcome(gradient, *self._query_scores(theta, task), tasks=1, spent=spent)
 
     def _generator(self, number: int) -> torch.Generator:
         """Of this task's mini-batches: the same wherever the task is run."""
@@ -169,10 +152,9 @@ class Reptile(MetaLearner):
 
     def _moments(self) -> Moments:
         """Those to start from: a copy of the kept ones, or fresh ones."""
-        adam = self.inner_optimizer == "adam"
-        if self.keeps:
-            squares = [kept.clone() for kept in self.squares.buffers()]
-        else:
-            params = self.functional.parameters()
-            squares = [torch.zeros_like(params[name]) for name in self.adapted] if adam else []
+        squares = [kept.clone() for kept in self.squares.buffers()] if self.keeps else self._zeros()
         return Moments(self.inner_optimizer, self.inner_lr, self.beta2, squares, int(self.inner_count))
+
+    def _zeros(self) -> list[torch.Tensor]:
+        params = self.functional.parameters()
+        return [torch.zeros_like(params[name], requires_grad=False) for name in self.adapted]

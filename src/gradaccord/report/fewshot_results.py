@@ -1,0 +1,93 @@
+"""Recorded few-shot runs in a Markdown page: a table beside published numbers, and curves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from gradaccord.meta.figures import validation_figure, write
+from gradaccord.meta.records import RunRecord, read_records
+from gradaccord.runs.files import write_atomic
+
+BEGIN, END = "<!-- results: gradaccord fewshot docs -->", "<!-- end of results -->"
+# Accuracy in percent by method, data, ways, shots and whether it is transductive.
+PUBLISHED = {
+    ("reptile", "omniglot", 5, 1, False): 95.39,
+    ("reptile", "omniglot", 5, 5, False): 98.90,
+    ("maml", "omniglot", 5, 1, True): 98.7,
+    ("fomaml", "omniglot", 5, 1, True): 98.3,
+    ("dotprod-inner", "omniglot", 5, 1, False): 97.58,
+    ("dotprod-inner", "omniglot", 5, 5, False): 99.58,
+    ("dotprod-outer", "omniglot", 5, 1, False): 97.58,
+    ("dotprod-outer", "omniglot", 5, 5, False): 99.58,
+}
+
+
+def results_section(records: Sequence[RunRecord]) -> str:
+    """The table of all tests, and a curve for each kind of task; empty without records."""
+    if not records:
+        return ""
+    lines = [
+        "| Learner | data | ways, shots | transductive | ours, % | published, % | seed | iterations "
+        "| core-hours |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for record in records:
+        s = record.settings
+        for test in record.tests:
+            key = (s.label, s.data, s.ways, test.shots, test.transductive)
+            published = f"{PUBLISHED[key]:g}" if key in PUBLISHED else ""
+            hours = "not counted" if record.core_hours is None else f"{record.core_hours:.2f}"
+            unfinished = "" if record.finished else " (unfinished)"
+            lines.append(
+                f"| {s.label} | {s.data} | {s.ways}, {test.shots} "
+                f"| {'yes' if test.transductive else 'no'} | {test.accuracy:.2f} ± {test.interval:.2f} "
+                f"| {published} | {record.seed} "
+                f"| {record.iterations:,}{unfinished} | {hours} |"
+            )
+    lines += ["", "± is half of the 95 % interval over test tasks.", ""]
+    lines += [f"![Validation accuracy, {name}](figures/{name}.png)" for name in _groups(records)]
+    return "\n".join(lines)
+
+
+def is_current(page: Path, folder: Path) -> bool:
+    """Whether the page shows the records of a folder as they are."""
+    return _split(page)[1].strip() == results_section(read_records(folder)).strip()
+
+
+def write_results(page: Path, folder: Path) -> list[Path]:
+    """Put the records of a folder between the page's two marks, and draw the curves beside it."""
+    records = read_records(folder)
+    before, _, after = _split(page)
+    section = results_section(records)
+    write_atomic(page, before + BEGIN + "\n" + (f"\n{section}\n\n" if section else "") + END + after)
+    written = [page]
+    for name, group in _groups(records).items():
+        curves: dict[str, list[list[tuple[int, float, float]]]] = {}
+        for record in group:
+            curves.setdefault(record.settings.label, []).append(record.curve)
+        figure = validation_figure(curves, name, chance=100 / group[0].settings.ways)
+        written.append(write(figure, page.parent / "figures" / f"{name}.png"))
+    return written
+
+
+def _groups(records: Sequence[RunRecord]) -> dict[str, list[RunRecord]]:
+    """Runs whose validation curves belong into one figure, by its name."""
+    found: dict[str, list[RunRecord]] = {}
+    for record in records:
+        s = record.settings
+        mode = "-transductive" if s.transductive else ""
+        name = f"results-{Path(s.data).stem}-{s.ways}way-{s.shots}shot{mode}"
+        found.setdefault(name, []).append(record)
+    return found
+
+
+def _split(page: Path) -> tuple[str, str, str]:
+    text = page.read_text(encoding="utf-8")
+    if text.count(BEGIN) != 1 or text.count(END) != 1:
+        raise ValueError(
+            f"{page} has no place for the results: put the lines {BEGIN} and {END} into it."
+        )
+    before, rest = text.split(BEGIN)
+    section, after = rest.split(END)
+    return before, section, after

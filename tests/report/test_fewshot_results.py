@@ -1,0 +1,48 @@
+"""Recorded few-shot runs in a page: table, curves, and whether the page is up to date."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("matplotlib")
+
+from gradaccord.meta.records import RunRecord, TestAccuracy
+from gradaccord.meta.settings import settings_for
+from gradaccord.report.fewshot_results import BEGIN, END, is_current, write_results
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_few_shot_page_shows_all_records():
+    page, folder = ROOT / "docs" / "fewshot.md", ROOT / "results" / "fewshot"
+    assert is_current(page, folder), "run: gradaccord fewshot docs"
+
+
+def test_records_become_a_table_and_curves(tmp_path):
+    page, folder = tmp_path / "page.md", tmp_path / "records"
+    page.write_text(f"Before.\n\n{BEGIN}\nold\n{END}\n\nAfter.\n")
+    assert not is_current(page, folder)
+    record = RunRecord(
+        name="one", settings=settings_for("reptile", data="omniglot"), seed=4, commit="abc",
+        versions={}, iterations=50_000, finished=True, best_iteration=49_000, core_hours=2.5,
+        curve=[(0, 20.0, 0.5), (50_000, 95.0, 0.4)],
+        tests=[TestAccuracy(shots=1, transductive=False, accuracy=94.5, interval=0.4, tasks=600)],
+    )  # fmt: skip
+    record.write(folder)
+    _, figure = write_results(page, folder)
+    text = page.read_text()
+    row = "| reptile | omniglot | 5, 1 | no | 94.50 ± 0.40 | 95.39 | 4 | 50,000 | 2.50 |"
+    assert row in text
+    assert "old" not in text
+    assert text.startswith("Before.")
+    assert text.endswith("After.\n")
+    assert f"(figures/{figure.name})" in text
+    assert figure.exists()
+    assert is_current(page, folder)
+    record.model_copy(update={"name": "two", "core_hours": None}).write(folder)
+    assert not is_current(page, folder)
+    page.write_text("no marks")
+    with pytest.raises(ValueError, match="has no place for the results"):
+        write_results(page, folder)
