@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -20,6 +20,8 @@ from gradaccord.core.report import StepReport
 from gradaccord.core.sharding import like, local
 from gradaccord.methods.combine.combination import Combination
 from gradaccord.methods.combine.plain import Sum
+
+OptimizerState = Literal["reset", "keep"]
 
 
 class Trajectory(Method):
@@ -51,9 +53,9 @@ class Trajectory(Method):
         optimizer: Any,
         inner_steps: int,
         outer_lr: float,
-        optimizer_state: str,
+        optimizer_state: OptimizerState,
         *,
-        heads: Iterable[str] | None = None,
+        heads: str | Sequence[str] | None = None,
         gradient: Method | None = None,
         **options: Any,
     ) -> None:
@@ -321,7 +323,7 @@ def _keywords(kind: type) -> set[str]:
 
 def _checked_optimizer(optimizer: Any, state: str, parameters: dict[str, torch.Tensor]) -> Any:
     """The optimiser inside Accelerate's or Fabric's wrapper, if its state can be taken off."""
-    one_of("optimizer_state", state, ("reset", "keep"))
+    one_of("optimizer_state", state, OptimizerState)
     while hasattr(optimizer, "optimizer"):
         optimizer = optimizer.optimizer
     if optimizer is not None and not hasattr(optimizer, "param_groups"):
