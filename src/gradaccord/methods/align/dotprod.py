@@ -13,11 +13,11 @@ import torch
 
 from gradaccord.core.bank import put, take
 from gradaccord.core.checks import one_of
-from gradaccord.core.displaced import buffers_of, preserved
 from gradaccord.core.losses import Losses
 from gradaccord.core.parameters import Model
 from gradaccord.core.replay import RandomState
 from gradaccord.core.report import StepReport
+from gradaccord.core.temporary_weights import buffers_of, preserved
 from gradaccord.methods.align.hessian_product import (
     NoDoubleBackward,
     autocast_seen,

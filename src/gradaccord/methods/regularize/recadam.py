@@ -10,8 +10,8 @@ import torch
 from torch.optim.adamw import adamw
 
 from gradaccord.core.checks import finite, one_of
-from gradaccord.core.displaced import weights_moved
 from gradaccord.core.sharding import local
+from gradaccord.core.temporary_weights import weights_moved
 
 Params: TypeAlias = (
     Iterable[torch.Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, torch.Tensor]]

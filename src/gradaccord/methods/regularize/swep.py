@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 from gradaccord.core.checks import finite
-from gradaccord.core.displaced import buffers_of, preserved
 from gradaccord.core.losses import Loss, LossFn, read_loss
 from gradaccord.core.replay import seeded
+from gradaccord.core.temporary_weights import buffers_of, preserved
 from gradaccord.methods.regularize.embedding import Place, find_embedding, find_encoder, pretrained
 from gradaccord.methods.regularize.extra_pass import eager
 from gradaccord.methods.regularize.term_weight import TermWeight, Weight

@@ -7,11 +7,11 @@ from typing import Any
 import torch
 
 from gradaccord.core.checks import whole_number
-from gradaccord.core.displaced import weights_moved
 from gradaccord.core.losses import Losses, SharedBatch, read_losses
 from gradaccord.core.parameters import Model
 from gradaccord.core.report import StepReport
 from gradaccord.core.sharding import local
+from gradaccord.core.temporary_weights import weights_moved
 from gradaccord.methods.trajectory.trajectory import OptimizerState, Trajectory
 
 
