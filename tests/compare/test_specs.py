@@ -54,7 +54,7 @@ def test_numbers_stay_numbers():
         ("dotprod:weight", "without a value"),
         ("torchjd", "needs a `weighting`"),
         ("torchjd:weighting=CAGrd,c=1", "did you mean 'CAGrad'"),
-        ("torchjd:weighting=CAGrad", "'CAGrad' needs the option `c`"),
+        ("torchjd:weighting=CAGrad", "needs the option `c`"),
         ("torchjd:weighting=CAGrad,c=1,norm_ep=1", "did you mean 'norm_eps'"),
         ("torchjd:weighting=SDMGrad", "needs the gradients of two independent batches"),
         ("sum+smrt", "what can be added is smart, swep, recadam"),
@@ -154,7 +154,7 @@ def test_other_names_of_a_configuration_are_made_canonical_too():
 
 
 def test_stl_takes_no_options():
-    with pytest.raises(ValueError, match="Method 'stl' has no option 'weight'"):
+    with pytest.raises(ValueError, match="method 'stl' has no option 'weight'"):
         Spec.parse("STL:weight=1")
 
 

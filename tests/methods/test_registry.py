@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import gradaccord
-from gradaccord.methods.registry import METHODS, controls_of, entry_of_class, find_method
+from gradaccord.methods.registry import ADDITIONS, METHODS, controls_of, entry_of_class, find_method
 
 ROOT = Path(__file__).parents[2]
 
@@ -101,3 +101,19 @@ def test_no_method_is_its_own_control():
         for control in controls_of(name, {}):
             assert (control.method, dict(control.options)) != (name, {})
             find_method(control.method).check(control.options)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "cost"),
+    [
+        ("smart", {}, 2.7),
+        ("smart", {"ascent_steps": 2}, 3.4),
+        ("smart", {"bregman": 1.0}, 3.0),
+        ("smart", {"weight": {"a": 0.0}}, 1.0),
+        ("swep", {}, 2.1),
+        ("recadam", {"gamma": 10.0}, 1.0),
+    ],
+)
+def test_what_is_added_costs_by_its_options(name, options, cost):
+    assert ADDITIONS[name].check(options) == options
+    assert ADDITIONS[name].cost_with(options) == pytest.approx(cost)

@@ -142,10 +142,10 @@ def test_torchjd_smoothing_by_name():
     [
         ("CAGrd", {"c": 1}, ValueError, "'CAGrd', which TorchJD does not have: did you mean 'CAGrad'"),
         ("xyz", {}, ValueError, "does not have: there are AlignedMTL, CAGrad, ConFIG, Constant"),
-        ("CAGrad", {}, TypeError, "'CAGrad' needs the option `c`"),
-        ("CAGrad", {"d": 1, "c": 1}, TypeError, "'CAGrad' has no option 'd': it has c, norm_eps"),
-        ("CAGrad", {"c": "high"}, ValueError, "'CAGrad' cannot be made of c='high'"),
-        ("CRMOGM", {}, TypeError, "'CRMOGM' needs the option `inner`"),
+        ("CAGrad", {}, ValueError, "'CAGrad' needs the option `c`"),
+        ("CAGrad", {"d": 1, "c": 1}, ValueError, "'CAGrad' has no option 'd': it takes c, norm_eps"),
+        ("CAGrad", {"c": "high"}, ValueError, "'CAGrad': `c` is 'high': it must be a number"),
+        ("CRMOGM", {}, ValueError, "'CRMOGM' needs the option `inner`"),
     ],
 )
 def test_torchjd_name_or_option_that_does_not_exist(name, options, error, sentence):

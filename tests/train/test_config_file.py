@@ -1,5 +1,7 @@
 """A configuration file: shorthands, overrides, and mistakes answered with the line and the remedy."""
 
+import re
+
 import pytest
 
 from gradaccord.models.trunks.loading import load_trunk
@@ -93,12 +95,12 @@ def test_what_is_written_is_read_back_equal(file, tmp_path):
         ),
         (
             ("lr: 2e-5", "optimizer: {name: adamw, betaz: 1}"),
-            "line 8: `train.optimizer` 'adamw' has no option 'betaz': did you mean 'betas'?",
+            "line 8: The optimiser 'adamw' has no option 'betaz': did you mean 'betas'?",
         ),
-        (("lr: 2e-5", "optimizer: adm"), "line 8: `train.optimizer` is 'adm', which is unknown"),
+        (("lr: 2e-5", "optimizer: adm"), "line 8: The optimiser 'adm' is unknown"),
         (
             ("train:", "sampler: {name: proportional, p: 1}\ntrain:"),
-            "line 6: The sampler 'proportional' has no option 'p': there are q, n.",
+            "line 6: The sampler 'proportional' has no option 'p': it takes q, n.",
         ),
         (
             ("train:", "regularize: smrt\ntrain:"),
@@ -121,6 +123,40 @@ def test_a_mistake_is_one_sentence_with_its_line(file, change, said):
     assert said in str(caught.value)
     assert str(file) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("method={name: dotprod, weight: '0,1'}", "`weight` is '0,1': did you mean '0.1'?"),
+        ("method={name: dotprod, weight: inf}", "`weight` is 'inf': it must be a number."),
+        ("method={name: dotprod, mode: 3}", "`mode` is 3: it must be 'exact' or 'difference'."),
+        ("method={name: dotprod, mode: exakt}", "`mode` is 'exakt': did you mean 'exact'?"),
+        ("method={name: sum, measure: nonsense}", "`measure` is 'nonsense': it must be true or false."),
+        ("method={name: mean, reduction: sum}", "The method 'mean' has no option 'reduction'"),
+        (
+            "method={name: reptile, inner_steps: true}",
+            "`inner_steps` is True: it must be a whole number",
+        ),
+        ("method={name: sam, batches: true}", "`batches` is True: it must be a whole number."),
+        ("method={name: pcgrad, shared: 3}", "`shared` is 3: it must be a text, a list or null."),
+        ("method={name: torchjd, weighting: CAGrad, c: a}", "`c` is 'a': it must be a number."),
+        ("regularize={name: smart, weight: '0,1'}", "The regulariser 'smart': `weight` is '0,1'"),
+        (
+            "regularize={name: swep, hidden_size: 1.5}",
+            "`hidden_size` is 1.5: it must be a whole number",
+        ),
+        ("sampler={name: proportional, q: high}", "The sampler 'proportional': `q` is 'high'"),
+        ("sampler=weighted", "The sampler 'weighted' needs the option `weights`"),
+        ("train.optimizer={name: adamw, eps: '1,0'}", "The optimiser 'adamw': `eps` is '1,0': did you"),
+        ("train.optimizer={name: adamw, betas: [0.9]}", "`betas` is [0.9]: it must be a longer list."),
+        ("train.optimizer={name: recadam, k: yes}", "The optimiser 'recadam': `k` is True: it must be"),
+        ("model={name: minilm, pooling: 3}", "The model 'minilm': `pooling` is 3"),
+    ],
+)
+def test_an_option_of_another_type_is_refused(file, override, said):
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        read_config(file, [override])
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from gradaccord.cli.exit_codes import user_mistakes
 from gradaccord.cli.options import DataOption
+from gradaccord.methods.registry import Named
 from gradaccord.recipes import recipe_texts
 
 
@@ -58,7 +59,7 @@ def listing(what: str, data: Path | None = None) -> None:
 def methods() -> Table:
     """Every method: what it does, its control, cost and options."""
     from gradaccord.compare.specs import Spec
-    from gradaccord.methods.registry import METHODS, SINGLE_TASK
+    from gradaccord.methods.registry import ADDITIONS, METHODS, SINGLE_TASK
 
     table = _table("method", "what it does, and how")
     for entry in METHODS.values():
@@ -66,12 +67,13 @@ def methods() -> Table:
         facts = [f"compare with {controls}"] if controls else ["a baseline"]
         if entry.cost_with({}) != 1:
             facts.append(f"{entry.cost_with({}):g} gradients a batch")
-        known = entry.known_options().items()
-        options = ", ".join(f"{option}={_typed(value)}" for option, value in known if _plain(value))
-        _row(table, entry.name, f"{entry.summary} ({'; '.join(facts)})", options)
+        _row(table, entry.name, f"{entry.summary} ({'; '.join(facts)})", _shown(entry))
     _row(table, SINGLE_TASK, "one model per task")
-    _row(table, "+smart, +swep", "in `compare`: a regulariser added to a method, e.g. sum+smart")
-    _row(table, "+recadam", "in `compare`: the optimiser RecAdam, e.g. sum+recadam")
+    for added in ADDITIONS.values():
+        kind = "an optimiser" if added.is_optimizer else "a regulariser"
+        cost = "" if added.cost_with({}) == 1 else f"; {added.cost_with({}):g} gradients a batch"
+        note = f"{kind}: sum+{added.name} in `compare`; compare with the method alone{cost}"
+        _row(table, f"+{added.name}", f"{added.summary} ({note})", _shown(added))
     return table
 
 
@@ -101,8 +103,11 @@ def recipes() -> Table:
     return table
 
 
-def _plain(value: object) -> bool:
-    return value is None or isinstance(value, bool | int | float | str)
+def _shown(entry: Named) -> str:
+    """The options with the defaults that can be typed."""
+    known = {name: option.default for name, option in entry.options().items()}
+    plain = (type(None), bool, int, float, str)
+    return ", ".join(f"{k}={_typed(v)}" for k, v in known.items() if isinstance(v, plain))
 
 
 def _typed(value: object) -> str:

@@ -9,9 +9,8 @@ from typing import Any
 
 from gradaccord.compare.budget import EqualBudget
 from gradaccord.core.did_you_mean import canonical
-from gradaccord.methods.registry import canonical_method, check_method, controls_of
+from gradaccord.methods.registry import ADDITIONS, canonical_method, check_method, controls_of
 from gradaccord.train.config import Config, MethodConfig, OptimizerConfig
-from gradaccord.train.regularizers import REGULARIZERS
 
 
 @dataclass(frozen=True)
@@ -20,7 +19,7 @@ class Spec:
 
     method: str
     options: tuple[tuple[str, Any], ...] = ()
-    added: tuple[str, ...] = ()  # regularisers, or recadam
+    added: tuple[str, ...] = ()  # regularisers, or another optimiser
     rate: float = 1.0  # by which the learning rates are multiplied
     is_control: bool = field(default=False, compare=False)
 
@@ -42,12 +41,11 @@ class Spec:
                 )
             options.append((key.strip(), read_value(value)))
         name = canonical_method(name)
-        known = (*REGULARIZERS, "recadam")
-        added = [canonical(one, known) for one in added]
+        added = [canonical(one, ADDITIONS) for one in added]
         for one in added:
-            if one not in known:
+            if one not in ADDITIONS:
                 raise ValueError(
-                    f"The method {text!r} adds {one!r}: what can be added is {', '.join(known)}."
+                    f"The method {text!r} adds {one!r}: what can be added is {', '.join(ADDITIONS)}."
                 )
         check_method(name, dict(options))
         try:
@@ -102,8 +100,8 @@ class Spec:
         train = budget.given_to(base.train).model_copy(update={"seed": seed, **rates})
         regularize = list(base.regularize)
         for one in self.added:
-            if one == "recadam":
-                train = train.model_copy(update={"optimizer": OptimizerConfig(name="recadam")})
+            if ADDITIONS[one].is_optimizer:
+                train = train.model_copy(update={"optimizer": OptimizerConfig(name=one)})
             else:
                 regularize.append(type(base).model_validate(_one_term(base, one)).regularize[0])
         method = MethodConfig(name=self.method, **dict(self.options))

@@ -12,6 +12,7 @@ from gradaccord.compare.comparison import AVERAGE, Comparison, Costs, Standing
 from gradaccord.compare.processes import WANTED, Run
 from gradaccord.compare.specs import Spec
 from gradaccord.compare.statistics import PAIRS, Difference, Mean, corrected
+from gradaccord.methods.registry import ADDITIONS
 from gradaccord.runs.files import CONFIG
 from gradaccord.runs.results import Results
 from gradaccord.train.config_file import read_config
@@ -68,8 +69,8 @@ def runs_in(folders: Iterable[Path]) -> list[Run]:
             configs[own] = read_config(given)
     added = {own: [term.name for term in config.regularize] for own, config in configs.items()}
     for own, config in configs.items():
-        if config.train.optimizer.name == "recadam":
-            added[own].append("recadam")
+        if config.train.optimizer.name in ADDITIONS:
+            added[own].append(config.train.optimizer.name)
     common = set.intersection(*map(set, added.values()))  # the file's own, not a method's
     usual = statistics.mode(config.train.lr for config in configs.values())
     runs = []

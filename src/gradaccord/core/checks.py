@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any, get_args
 
 
 def whole_number(name: str, value: object, least: int = 1, hint: str = "") -> int:
@@ -12,10 +12,11 @@ def whole_number(name: str, value: object, least: int = 1, hint: str = "") -> in
     return value
 
 
-def one_of(name: str, value: object, allowed: Sequence[object]) -> None:
-    """Refuse an option value that is not one of those allowed."""
-    if value not in allowed:
-        *others, last = map(repr, allowed)
+def one_of(name: str, value: object, allowed: Any) -> None:
+    """Refuse a value that is not allowed. allowed: a `Literal` type, or the values."""
+    values = get_args(allowed) or allowed
+    if value not in values:
+        *others, last = map(repr, values)
         raise ValueError(f"`{name}` is {value!r}: use {', '.join(others)} or {last}.")
 
 

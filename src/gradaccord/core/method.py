@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, Literal
 
 from gradaccord.core.losses import Losses
 from gradaccord.core.report import StepReport
+
+Reduction = Literal["sum", "mean"]  # of the tasks' gradients
 
 
 class Method(ABC):

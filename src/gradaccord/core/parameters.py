@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import torch
 from torch import nn
 
 Model: TypeAlias = nn.Module | Iterable[tuple[str, torch.Tensor]]
-Granularity: TypeAlias = str | Callable[[str], str] | Mapping[str, Sequence[str]]
+Unit = Literal["model", "layer", "tensor"]
+Granularity: TypeAlias = Unit | Callable[[str], str] | Mapping[str, Sequence[str]]
 
 # Rows of an embedding are stored sparsely from this table size on; below, a dense copy is as cheap.
 MIN_ROWS = 2048
@@ -149,14 +150,14 @@ class Partition:
         return cls(groups, tuple(-1 if key is None else number[key] for key in keys))
 
 
-def _rule(granularity: str | Callable[[str], str]) -> Callable[[str], str]:
+def _rule(granularity: Unit | Callable[[str], str]) -> Callable[[str], str]:
     rules: dict[str, Callable[[str], str]] = {
         "model": lambda name: "model",
         "tensor": lambda name: name,
     }
     if callable(granularity):
         return granularity
-    if not isinstance(granularity, str) or granularity not in rules:
+    if granularity not in rules:
         raise ValueError(
             f"`granularity` is {granularity!r}: use 'model', 'layer', 'tensor', a function from "
             "parameter name to group name, or a mapping from group name to names."

@@ -12,7 +12,6 @@ import torch
 from torch import nn
 
 from gradaccord.core.bank import Bank, Gradient, accumulate, compact, is_finite, take
-from gradaccord.core.displaced import buffers_of, preserved, weights_moved
 from gradaccord.core.engine import Engine, as_engine
 from gradaccord.core.gram import gram
 from gradaccord.core.losses import (
@@ -29,6 +28,7 @@ from gradaccord.core.parameters import Model, Parameters
 from gradaccord.core.reduce import first_one, join, join_shards, same_tasks, sum_over
 from gradaccord.core.replay import RandomState
 from gradaccord.core.sharding import shards_of
+from gradaccord.core.temporary_weights import buffers_of, preserved, weights_moved
 
 
 class LossNotFiniteError(ValueError):

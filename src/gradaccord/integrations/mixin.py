@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from operator import itemgetter
 from typing import Any
 
 import torch
@@ -20,9 +19,8 @@ from gradaccord.core.report import StepReport
 from gradaccord.data.samplers import TaskSampler
 from gradaccord.integrations.data_loading import make_loader, make_step_sampler
 from gradaccord.integrations.method_factory import MethodFactory
-from gradaccord.integrations.resuming import NETWORK, ResumingMixin, network_of
+from gradaccord.integrations.resuming import NETWORK, ResumingMixin
 from gradaccord.integrations.step_sampler import Part
-from gradaccord.methods.regularize.smart import SMART
 from gradaccord.runs.launcher import fewer_than_asked
 
 
@@ -116,12 +114,12 @@ class AlignedMixin(ResumingMixin):
 
     def regularized(self, forward: Callable[[], Any], task: str, inputs: Mapping[str, Any]) -> LossFn:
         """The regularised loss of a batch; `forward` returns ((loss, items), outputs)."""
-        if isinstance(self.regularizer, SMART):
+        about: dict[str, Any] = {}
+        if self.regularizer.compares_outputs:
             kinds = self.regularize_kind
-            kind = kinds if isinstance(kinds, str) else kinds[task]
-            mask = inputs.get("attention_mask")
-            return self.regularizer.loss(forward, kind=kind, task=task, mask=mask)
-        made: LossFn = self.regularizer.loss(forward, itemgetter(0), task=task)
+            about["kind"] = kinds if isinstance(kinds, str) else kinds[task]
+            about["mask"] = inputs.get("attention_mask")
+        made: LossFn = self.regularizer.loss(forward, task=task, **about)
         return made
 
     # Data
@@ -161,11 +159,11 @@ class AlignedMixin(ResumingMixin):
         if self.regularize is not None:
             if self.regularizer is None or self.regularizer.model is not self.model:
                 self.regularizer = self.regularize(self.model)
-            network = network_of(self.regularizer)
+            network = getattr(self.regularizer, "network", None)
             if network is not None:
                 self.model.add_module(NETWORK, network)
         optimizer = super().create_optimizer(*args, **options)
-        network = network_of(self.regularizer)
+        network = getattr(self.regularizer, "network", None)
         if network is not None:
             held = {id(p) for group in optimizer.param_groups for p in group["params"]}
             new = [p for p in network.parameters() if id(p) not in held]

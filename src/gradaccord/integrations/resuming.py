@@ -88,7 +88,7 @@ def save_method(folder: str | Path, method: Any, regularizer: Any, layout: dict[
     state = {
         "plan": layout,
         "method": method.state_dict(),
-        "regularizer": _of_regularizer(regularizer),
+        "regularizer": None if regularizer is None else regularizer.training_state(),
         "inner": {},
     }
     if state["method"].get("phi"):
@@ -124,30 +124,11 @@ def load_method(folder: str | Path, method: Any, regularizer: Any, layout: dict[
     _to_regularizer(regularizer, state["regularizer"])
 
 
-def network_of(regularizer: Any) -> torch.nn.Module | None:
-    """What a regulariser trains beside the model: SWEP's network."""
-    network = getattr(regularizer, "network", None)
-    return network if isinstance(network, torch.nn.Module) else None
-
-
-def _of_regularizer(regularizer: Any) -> Any:
-    if regularizer is None:
-        return None
-    network = network_of(regularizer)
-    if network is None:
-        return regularizer.state_dict()
-    return {"network": network.state_dict(), "extra": regularizer.get_extra_state()}
-
-
 def _to_regularizer(regularizer: Any, state: Any) -> None:
     if (regularizer is None) != (state is None):
         raise ValueError(
             "The checkpoint was saved with a regulariser and here is none, or the reverse: give the "
             "same `regularize` as in the saved run."
         )
-    network = network_of(regularizer)
-    if network is not None:
-        network.load_state_dict(state["network"])
-        regularizer.set_extra_state(state["extra"])
-    elif regularizer is not None:
-        regularizer.load_state_dict(state)
+    if regularizer is not None:
+        regularizer.load_training_state(state)

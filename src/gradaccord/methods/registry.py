@@ -1,17 +1,19 @@
-"""Every method by name: its class, what it is fed, what it costs, what it must be compared with.
+"""Every method and what can be added to it, by name: class, options, feed, cost, controls.
 
 A new method is one line in `_ENTRIES`: command line, comparison, Trainer and public names read it.
 """
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from gradaccord.core.did_you_mean import canonical, nearest
+from gradaccord.core.did_you_mean import canonical
+from gradaccord.core.options import OptionError, check_options, look_up, options_of
+from gradaccord.methods.regularize.term_weight import is_on
 
 if TYPE_CHECKING:
     from gradaccord.core.method import Method
@@ -25,6 +27,10 @@ Feed = Literal["all", "one", "pair", "blocks"]
 # The sampler that draws a step's tasks where none is chosen; in blocks the tasks take turns.
 DEFAULT_SAMPLER: dict[Feed, str] = dict.fromkeys(("one", "pair", "blocks"), "proportional")
 DEFAULT_SAMPLER["all"] = "round_robin"
+
+
+# Parameters of the classes that are given by whoever builds them, and not by users.
+NOT_OPTIONS = ("model", "optimizer", "engine", "seed", "tasks", "gradient")
 
 
 @dataclass(frozen=True)
@@ -47,29 +53,24 @@ PAIRED_SUM = (Control("paired_sum"),)
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One method. `feed`, `cost` and `controls` are values, or functions of all its options.
+class Named:
+    """A class by its name; `cost` is a value, or a function of all its options.
 
     home: module (inside `gradaccord.methods`) and class.
     cost: batch gradients that it spends on each batch it is given.
-    controls: what it must beat to be called better.
-    copies: of gradients or weights, kept beside the gradient that is stepped on; None: a gradient of
-        each task but one.
-    tasks: makes the class's argument `tasks` from the names of the tasks.
-    without: options of its base class that it does not take.
-    more_options: options with defaults that depend on those given.
+    without: parameters of its class that are not for users to set.
     """
 
     name: str
     home: str
     summary: str
-    feed: Feed | Callable[[Options], Feed] = "all"
     cost: float | Callable[[Options], float] = 1.0
-    controls: tuple[Control, ...] | Callable[[Options], tuple[Control, ...]] = SUM
-    copies: int | None = None
-    tasks: Callable[[Sequence[str]], Any] | None = None
     without: tuple[str, ...] = ()
-    more_options: Callable[[Options], dict[str, Any]] | None = None
+
+    @property
+    def title(self) -> str:
+        """What errors call it."""
+        return f"The method {self.name!r}"
 
     @property
     def module(self) -> str:
@@ -85,6 +86,39 @@ class Entry:
         """The class, imported now."""
         return getattr(import_module(self.module), self.class_name)
 
+    def options(self, given: Options | None = None) -> dict[str, Parameter]:
+        """Every option with its type and default."""
+        return options_of(self.load(), (*NOT_OPTIONS, *self.without))
+
+    def check(self, given: Options) -> dict[str, Any]:
+        """The options as their types have them; others are refused."""
+        return check_options(self.title, given, self.options(given))
+
+    def cost_with(self, options: Options) -> float:
+        """Batch gradients per batch, with these options."""
+        return self.cost(self._all_options(options)) if callable(self.cost) else self.cost
+
+    def _all_options(self, given: Options) -> dict[str, Any]:
+        return {name: option.default for name, option in self.options().items()} | dict(given)
+
+
+@dataclass(frozen=True)
+class Entry(Named):
+    """One method. `feed` and `controls`, too, are values or functions of all its options.
+
+    controls: what it must beat to be called better.
+    copies: of gradients or weights, kept beside the gradient that is stepped on; None: a gradient of
+        each task but one.
+    tasks: makes the class's argument `tasks` from the names of the tasks.
+    more_options: options that depend on those given.
+    """
+
+    feed: Feed | Callable[[Options], Feed] = "all"
+    controls: tuple[Control, ...] | Callable[[Options], tuple[Control, ...]] = SUM
+    copies: int | None = None
+    tasks: Callable[[Sequence[str]], Any] | None = None
+    more_options: Callable[[Options], dict[str, Parameter]] | None = None
+
     @property
     def takes_optimizer(self) -> bool:
         """Whether it is built with the optimiser whose steps it counts."""
@@ -94,15 +128,11 @@ class Entry:
         """What one `backward` is given, with these options."""
         return self.feed(self._all_options(options)) if callable(self.feed) else self.feed
 
-    def cost_with(self, options: Options) -> float:
-        """Batch gradients per batch, with these options."""
-        return self.cost(self._all_options(options)) if callable(self.cost) else self.cost
-
     def controls_with(self, options: Options) -> Iterator[Control]:
         """The controls of the method with these options, each with all options that it is given."""
         controls = self.controls
         for control in controls(self._all_options(options)) if callable(controls) else controls:
-            known = METHODS[control.method].known_options() if control.carried else ()
+            known = METHODS[control.method].options() if control.carried else ()
             given = {k: v for k, v in options.items() if k in known} | dict(control.options)
             if (control.method, given) != (self.name, dict(options)):  # nothing is its own control
                 yield Control(control.method, given, control.rate)
@@ -116,52 +146,51 @@ class Entry:
         in_blocks = self.feed_with(options) == "blocks"
         return int(self._all_options(options)["inner_steps"]) if in_blocks else 1
 
-    def known_options(self, given: Options | None = None) -> dict[str, Any]:
-        """Every option with its default. given: those in use, on which others may depend."""
-        hidden = {"self", "model", "optimizer", "options", "engine", "seed", "tasks", "gradient"}
-        found: dict[str, Any] = {}
-        for base in reversed(self.load().__mro__):
-            if "__init__" in vars(base) and base is not object:
-                for option in inspect.signature(base.__init__).parameters.values():
-                    if option.name not in hidden and option.kind is not option.VAR_KEYWORD:
-                        found[option.name] = option.default
-        if self.more_options is not None and given is not None:
-            found |= self.more_options(given)
-        return {k: v for k, v in found.items() if k not in self.without}
-
-    def _all_options(self, given: Options) -> dict[str, Any]:
-        return self.known_options() | dict(given)
-
-    def check(self, options: Options) -> None:
-        """Refuse an option that the method does not have."""
-        known = self.known_options(options)
-        for option in options:
-            if option not in known:
-                hint = nearest(option, known, "it takes")
-                raise ValueError(f"Method {self.name!r} has no option {option!r}: {hint}")
+    def options(self, given: Options | None = None) -> dict[str, Parameter]:
+        """Every option with its type and default. given: those in use, on which others may depend."""
+        more = self.more_options
+        return super().options() | ({} if more is None or given is None else more(given))
 
     def build(self, model: Any, optimizer: Any, *, tasks: Sequence[str], **options: Any) -> Method:
         """The method itself, for a model as it is called in the losses."""
-        self.check({k: v for k, v in options.items() if k not in ("engine", "seed")})
+        own = self.check({k: v for k, v in options.items() if k not in NOT_OPTIONS})
+        given = options | own
         if self.tasks is not None:
-            options["tasks"] = self.tasks(tasks)
+            given["tasks"] = self.tasks(tasks)
         if self.takes_optimizer:
-            options["optimizer"] = optimizer
-        method: Method = self.load()(model, **options)
+            given["optimizer"] = optimizer
+        method: Method = self.load()(model, **given)
         return method
 
 
-def _weighting_options(given: Options) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Addition(Named):
+    """What any method is run with: a term of its losses, or another optimiser.
+
+    Its control is the same method without it.
+    """
+
+    is_optimizer: bool = False
+
+    @property
+    def title(self) -> str:
+        """What errors call it."""
+        return f"The {'optimiser' if self.is_optimizer else 'regulariser'} {self.name!r}"
+
+
+def _weighting_options(given: Options) -> dict[str, Parameter]:
     """What TorchJD's weighting of a name takes."""
-    from gradaccord.methods.combine.weightings import options_of
+    from gradaccord.methods.combine.weightings import weighting_options
 
     name = given.get("weighting")
     if name is None:
-        raise ValueError("The method 'torchjd' needs a `weighting`: e.g. UPGrad, CAGrad or MGDA.")
+        raise OptionError(
+            "name", "The method 'torchjd' needs a `weighting`: e.g. UPGrad, CAGrad or MGDA."
+        )
     try:
-        return options_of(str(name), given)
-    except TypeError as error:  # it cannot be used, or not without an option
-        raise ValueError(str(error)) from error
+        return weighting_options(str(name), given)
+    except (TypeError, ValueError) as error:  # it is unknown, or cannot be used
+        raise OptionError("weighting", str(error)) from error
 
 
 def _dotprod_cost(options: Options) -> float:
@@ -171,6 +200,12 @@ def _dotprod_cost(options: Options) -> float:
     per_pair = exact if options["mode"] == "exact" else difference
     # Centred exact products do not exist: the class refuses them when it is built.
     return 1 + (per_pair.get(options["scheme"], 4.0) - 2) / int(options["every"])
+
+
+def _smart_cost(options: Options) -> float:
+    """A plain step; a noisy one and the ascent to its noise; the teacher's forward pass."""
+    noisy = 1 + 0.7 * int(options["ascent_steps"]) if is_on(options["weight"]) else 0.0
+    return 1 + noisy + (0.3 if is_on(options["bregman"]) else 0.0)
 
 
 def _on_pairs(options: Options) -> bool:
@@ -213,9 +248,18 @@ _ENTRIES = (
           "a trajectory per task from the same start, then their mean",
           feed="blocks", controls=SEQUENTIAL, copies=2, tasks=len),
 )
+_ADDITIONS = (
+    Addition("smart", "regularize.smart:SMART", "smooth against adversarial noise", _smart_cost),
+    Addition("swep", "regularize.swep:SWEP", "learned noise on word embeddings",
+             lambda options: 2.1 if is_on(options["weight"]) else 1.0),
+    Addition("recadam", "regularize.recadam:RecAdam", "Adam that recalls the pretrained weights",
+             without=("params", "lr", "new", "pretrained"), is_optimizer=True),
+)
 # fmt: on
 
 METHODS = {entry.name: entry for entry in _ENTRIES}
+ADDITIONS = {added.name: added for added in _ADDITIONS}
+REGULARIZERS = {name: added for name, added in ADDITIONS.items() if not added.is_optimizer}
 SINGLE_TASK = "stl"  # one model per task: several runs of `sum`, and no class
 NAMES = (*METHODS, SINGLE_TASK)
 
@@ -227,9 +271,7 @@ def canonical_method(name: str) -> str:
 
 def find_method(name: str) -> Entry:
     """The entry of a name; an unknown one is answered with the nearest."""
-    if name not in METHODS:
-        raise ValueError(f"The method {name!r} is unknown: {nearest(name, NAMES)}")
-    return METHODS[name]
+    return look_up("The method", name, METHODS)
 
 
 def entry_of_class(cls: type) -> Entry | None:
@@ -241,15 +283,15 @@ def entry_of_class(cls: type) -> Entry | None:
 
 def takes_optimizer(factory: Callable[..., Any]) -> bool:
     """Whether a method is built with the optimiser: those that count its steps are."""
-    return "optimizer" in inspect.signature(factory).parameters
+    return "optimizer" in signature(factory).parameters
 
 
 def check_method(name: str, options: Options) -> None:
     """Refuse an unknown method or option."""
-    if name != SINGLE_TASK:
+    if name == SINGLE_TASK:
+        check_options(f"The method {name!r}", options, {})
+    else:
         find_method(name).check(options)
-    elif options:
-        raise ValueError(f"Method {name!r} has no option {next(iter(options))!r}: leave it out.")
 
 
 def controls_of(name: str, options: Options) -> tuple[Control, ...]:

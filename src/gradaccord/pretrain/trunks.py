@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import Parameter
 from typing import Any
 
+from gradaccord.core.options import options_of
 from gradaccord.models.trunks import loading
-from gradaccord.models.trunks.loading import BUILT_IN, Loaded, Maker, options_of
+from gradaccord.models.trunks.loading import BUILT_IN, Loaded, Maker
 from gradaccord.models.trunks.trunk import Pooling
 
 
@@ -20,9 +22,11 @@ def load_trunk(name_or_folder: str, **options: Any) -> Loaded:
     return loading.load_trunk(name_or_folder, built_in=TRUNKS, **options)
 
 
-def trunk_options(name: str) -> list[str] | None:
+def trunk_options(name: str) -> dict[str, Parameter] | None:
     """The options of a trunk that has a name; None: unknown until its folder is read."""
-    return options_of(TRUNKS[name]) if name in TRUNKS else None
+    if name not in TRUNKS:
+        return None
+    return {n: p for n, p in options_of(TRUNKS[name]).items() if p.kind is p.KEYWORD_ONLY}
 
 
 def _characters(

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 from torch import nn
 
-from gradaccord.core.displaced import buffers_of, preserved
 from gradaccord.core.replay import RandomState
+from gradaccord.core.temporary_weights import buffers_of, preserved
 
 
 @contextmanager

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, fields
-from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from gradaccord.core.did_you_mean import closest
+from gradaccord.core.options import checked
 
 if TYPE_CHECKING:
-    from pydantic import TypeAdapter
-
     from gradaccord.data.dataset import Dataset
     from gradaccord.tasks.task import Task
 
@@ -31,14 +28,6 @@ CLASSES = {
     "summarization": "Summarization",
     "image": "ImageClassification",
     "masked_lm": "MaskedLM",
-}
-
-_YAML_WORDS = {
-    "int_type": "a whole number",
-    "float_type": "a number",
-    "bool_type": "true or false",
-    "string_type": "a text",
-    "tuple_type": "a list",
 }
 
 
@@ -87,7 +76,8 @@ def build(kind: str, **options: Any) -> Task[Any]:
     for name, field in known.items():
         if name not in options and field.default is MISSING and field.default_factory is MISSING:
             raise ValueError(f"A {kind} task needs the option `{name}`: give it.")
-    return wanted(**{name: _checked(wanted, name, value) for name, value in options.items()})
+    types = get_type_hints(wanted)
+    return wanted(**{name: checked(name, value, types[name]) for name, value in options.items()})
 
 
 def options(task: Task[Any]) -> dict[str, Any]:
@@ -106,41 +96,6 @@ def task_for(dataset: Dataset, **options: Any) -> Task[Any]:
     given = {"labels": tuple(dataset.labels), "language": dataset.language}
     from_data = {name: value for name, value in given.items() if value and name in known}
     return build(dataset.kind, **{**from_data, **dataset.options, **options})
-
-
-def _checked(kind: type[Task[Any]], name: str, value: Any) -> Any:
-    """The value as the option's type has it: lists as tuples, whole numbers as floats where wanted."""
-    from pydantic import ValidationError
-
-    wanted = _option_types(kind)[name]
-    try:
-        return wanted.validate_python(tuple(value) if isinstance(value, list) else value, strict=True)
-    except ValidationError as error:
-        words = [word for one in error.errors(include_url=False) for word in _words(one)]
-    if wanted.core_schema["type"] == "nullable":
-        words.append("null")
-    close = closest(str(value), [word.strip("'") for word in words if "'" in word], 0.6)
-    several = " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
-    if close:
-        raise ValueError(f"`{name}` is {value!r}: did you mean {close!r}? (It may be {several}.)")
-    raise ValueError(f"`{name}` is {value!r}: it must be {several}.")
-
-
-@cache
-def _option_types(kind: type[Task[Any]]) -> dict[str, TypeAdapter[Any]]:
-    from pydantic import TypeAdapter
-
-    hints = get_type_hints(kind)
-    return {field.name: TypeAdapter(hints[field.name]) for field in fields(kind)}  # type: ignore[arg-type]
-
-
-def _words(error: Mapping[str, Any]) -> list[str]:
-    """What pydantic wants instead, as one writes it in YAML."""
-    if error["type"] == "literal_error":
-        return re.findall("'[^']*'", error["ctx"]["expected"])
-    word = _YAML_WORDS.get(error["type"], str(error["msg"]))
-    inside = bool(error["loc"]) and isinstance(error["loc"][-1], int)
-    return [f"a list of {word.removeprefix('a ')}s" if inside else word]
 
 
 def _instead(name: str, known: Iterable[str]) -> str:

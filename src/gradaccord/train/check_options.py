@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import fields
-from typing import Any
 
 from gradaccord.core.did_you_mean import nearest
+from gradaccord.core.options import OptionError, check_options, look_up
+from gradaccord.methods.registry import REGULARIZERS, check_method
+from gradaccord.pretrain.trunks import trunk_options
 from gradaccord.train.config import Config, TaskConfig
+from gradaccord.train.optimizers import check_optimizer
+from gradaccord.train.step_batches import check_sampler
 
 Place = tuple[str | int, ...]
 
@@ -27,52 +31,31 @@ def check_names(config: Config) -> None:
     What only the data or the model's folder can tell (the kind of a set of the hub, options of a
     trunk that is loaded from a folder) is left to them.
     """
-    _check_method(config)
+    with _at("method"):
+        check_method(config.method.name, config.method.options)
     if config.sampler is not None:
-        from gradaccord.train.step_batches import SAMPLERS
-
-        _check(("sampler",), "The sampler", config.sampler.name, config.sampler.options, SAMPLERS)
-    from gradaccord.train.optimizers import OPTIMIZERS, optimizer_options
-
-    optimizer = config.train.optimizer
-    known = {name: optimizer_options(name) for name in OPTIMIZERS}
-    place = ("train", "optimizer")
-    _check(place, "`train.optimizer`", optimizer.name, optimizer.options, known)
-    _check_regularizers(config)
-    _check_model(config)
-    for name, task in config.tasks.items():
-        _check_task(name, task)
-
-
-def _check_method(config: Config) -> None:
-    from gradaccord.methods.registry import METHODS, SINGLE_TASK
-
-    known: dict[str, Iterable[str]] = {n: list(e.known_options()) for n, e in METHODS.items()}
-    known[SINGLE_TASK] = ()
-    name = config.method.name
-    if name in METHODS:
-        try:
-            known[name] = METHODS[name].known_options(config.method.options)
-        except ValueError as error:  # the weighting is unknown
-            raise UnknownNameError(("method", "weighting"), str(error)) from error
-    _check(("method",), "The method", name, config.method.options, known)
-
-
-def _check_regularizers(config: Config) -> None:
-    from gradaccord.train.regularizers import REGULARIZERS
-
-    known = {n: list(inspect.signature(cls).parameters)[1:] for n, (cls, _) in REGULARIZERS.items()}
+        with _at("sampler"):
+            check_sampler(config.sampler.name, config.sampler.options)
+    with _at("train", "optimizer"):
+        check_optimizer(config.train.optimizer.name, config.train.optimizer.options)
     for i, term in enumerate(config.regularize):
-        _check(("regularize", i), "The regulariser", term.name, term.options, known)
+        with _at("regularize", i):
+            look_up("The regulariser", term.name, REGULARIZERS).check(term.options)
+    name, trunk = config.model.name, trunk_options(config.model.name)
+    if trunk is not None:
+        with _at("model"):
+            check_options(f"The model {name!r}", config.model.options, trunk)
+    for task, given in config.tasks.items():
+        _check_task(task, given)
 
 
-def _check_model(config: Config) -> None:
-    from gradaccord.pretrain.trunks import trunk_options
-
-    known = trunk_options(config.model.name)
-    if known is not None:
-        model = config.model
-        _check(("model",), "The model", model.name, model.options, {model.name: known})
+@contextmanager
+def _at(*place: str | int) -> Iterator[None]:
+    """A block that checks what the configuration says at a place."""
+    try:
+        yield
+    except OptionError as error:
+        raise UnknownNameError((*place, error.option), str(error)) from error
 
 
 def _check_task(name: str, task: TaskConfig) -> None:
@@ -116,24 +99,3 @@ def _kind_of_data(place: Place, name: str, task: TaskConfig) -> str | None:
         return kind_of(task.data)
     except ValueError as error:
         raise UnknownNameError((*place, "data"), f"Task {name!r}: {error}") from error
-
-
-def _check(
-    place: Place,
-    what: str,
-    name: str,
-    options: Mapping[str, Any],
-    known: Mapping[str, Iterable[str]],
-) -> None:
-    """One named thing with its options."""
-    if name not in known:
-        told = f"{what} {name!r} is unknown"
-        if what.startswith("`"):  # a field, not a thing
-            told = f"{what} is {name!r}, which is unknown"
-        raise UnknownNameError((*place, "name"), f"{told}: {nearest(name, known)}")
-    takes = list(known[name])
-    for option in options:
-        if option not in takes:
-            raise UnknownNameError(
-                (*place, option), f"{what} {name!r} has no option {option!r}: {nearest(option, takes)}"
-            )

@@ -62,9 +62,7 @@ class TrainingLoop:
         self.show, self.say = show, say
         self.trunk: Any = problem.model.trunk
         probes = Probes(config, problem)  # of the weights at the start
-        self.regularizers = Regularizers(
-            problem.model, [(term.name, term.options) for term in config.regularize]
-        )
+        self.regularizers = Regularizers(problem.model, config.regularize)
         enable_checkpointing(config, problem)
         self.skeleton = skeleton_of(accelerator, problem.model)
         self.model: nn.Module = wrap(accelerator, problem.model).train()  # trunks come in eval mode

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
 from torch import nn
 
-from gradaccord.core.did_you_mean import nearest
+from gradaccord.core.options import check_options, look_up, options_of
+from gradaccord.methods.registry import ADDITIONS
 from gradaccord.train.config import TrainConfig
 
-OPTIMIZERS = ("sgd", "adam", "adamw", "adafactor", "recadam")
+OPTIMIZERS: dict[str, Any] = {
+    "sgd": torch.optim.SGD,
+    "adam": torch.optim.Adam,
+    "adamw": torch.optim.AdamW,
+    "adafactor": torch.optim.Adafactor,
+    **{name: added.load() for name, added in ADDITIONS.items() if added.is_optimizer},
+}
 
 
 def make_optimizer(
@@ -24,40 +30,26 @@ def make_optimizer(
     AdamW and Adam are fused where torch has that for the device. RecAdam pulls the trunk alone
     towards its pretrained weights: heads are new.
     """
-    name, options = train.optimizer.name, dict(train.optimizer.options)
-    if name not in OPTIMIZERS:
-        raise ValueError(
-            f"`train.optimizer` is {name!r}, which is unknown: {nearest(name, OPTIMIZERS)}"
-        )
-    known = optimizer_options(name)
-    for option in options:
-        if option not in known:
-            hint = nearest(option, known, "it takes")
-            raise ValueError(f"`train.optimizer` {name!r} has no option {option!r}: {hint}")
-    groups: list[dict[str, Any]] = [{"params": [p for p in trunk if p.requires_grad], "lr": train.lr}]
+    name = train.optimizer.name
+    options = check_optimizer(name, train.optimizer.options)
     new = {"params": [p for p in others if p.requires_grad], "lr": train.head_lr or train.lr}
-    if name == "recadam":
+    if name in ADDITIONS:
         new["new"] = True
-    groups = [group for group in [*groups, new] if group["params"]]
+    groups = [{"params": [p for p in trunk if p.requires_grad], "lr": train.lr}, new]
     if name in ("adam", "adamw"):
         options.setdefault("fused", True)
-    optimizer: torch.optim.Optimizer = _class(name)(groups, lr=train.lr, **options)
-    return optimizer
+    made: torch.optim.Optimizer = OPTIMIZERS[name](
+        [group for group in groups if group["params"]], lr=train.lr, **options
+    )
+    return made
 
 
-def optimizer_options(name: str) -> list[str]:
-    """What an optimiser can be given beside the learning rate."""
-    known = inspect.signature(_class(name).__init__).parameters
-    return [option for option in known if option not in ("self", "params", "lr")]
-
-
-def _class(name: str) -> Any:
-    if name == "recadam":
-        from gradaccord.methods.regularize.recadam import RecAdam
-
-        return RecAdam
-    named = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW", "adafactor": "Adafactor"}
-    return getattr(torch.optim, named[name])
+def check_optimizer(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of an optimiser as their types have them; what does not exist is refused."""
+    cls = look_up("The optimiser", name, OPTIMIZERS)
+    if name in ADDITIONS:
+        return ADDITIONS[name].check(options)
+    return check_options(f"The optimiser {name!r}", options, options_of(cls, ("params", "lr")))
 
 
 class Schedule:

@@ -54,7 +54,7 @@ class Phase:
         options = dict(config.method.options) if main else {}
         feed = entry.feed_with(options)
         alone = len(batches) == 1 or feed == "one"
-        if "measure" in entry.known_options() and alone and train.clip is not None:
+        if "measure" in entry.options() and alone and train.clip is not None:
             # Nothing to compare; what is not finite is seen without it.
             options.setdefault("measure", False)
         sampler = config.sampler if main else None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradaccord.core.did_you_mean import nearest
+from gradaccord.core.options import check_options, look_up, options_of
 from gradaccord.data.samplers import (
     Pairs,
     ProportionalTasks,
@@ -21,13 +22,12 @@ from gradaccord.data.samplers import (
 )
 from gradaccord.methods.registry import DEFAULT_SAMPLER, Feed
 
-# The samplers by name, with the options of each.
-SAMPLERS: dict[str, tuple[str, ...]] = {
-    "round_robin": (),
-    "sequential": ("shuffle",),
-    "proportional": ("q", "n"),
-    "uniform": ("n",),
-    "weighted": ("weights", "n"),
+SAMPLERS: dict[str, type[TaskSampler]] = {
+    "round_robin": RoundRobinTasks,
+    "sequential": SequentialTasks,
+    "proportional": ProportionalTasks,
+    "uniform": UniformTasks,
+    "weighted": WeightedTasks,
 }
 
 
@@ -101,34 +101,23 @@ def make_sampler(
     pairs: Pairs | None = None,
 ) -> TaskSampler:
     """The sampler of a configuration; without a name the one that suits how the method is fed."""
-    sampler = _make_sampler(name or DEFAULT_SAMPLER[feed], options, batches, seed)
+    name = name or DEFAULT_SAMPLER[feed]
+    given = check_sampler(name, options)
+    for task in given.get("weights", ()):
+        if task not in batches:
+            raise ValueError(f"`sampler.weights` names the task {task!r}: {nearest(task, batches)}")
+    data = {
+        "sizes": {task: len(own.data) for task, own in batches.items()},
+        "batches": {task: len(own) for task, own in batches.items()},
+        "tasks": tuple(batches),
+    }
+    about = {k: v for k, v in data.items() if k in options_of(SAMPLERS[name])}
+    sampler = SAMPLERS[name](**about, **given, seed=seed)
     return TaskPairs(sampler, pairs) if feed == "pair" else sampler
 
 
-def _make_sampler(
-    name: str, options: Mapping[str, Any], batches: Mapping[str, TaskBatches[int]], seed: int
-) -> TaskSampler:
-    given = dict(options)
-    sizes = {task: len(own.data) for task, own in batches.items()}
-    counts = {task: len(own) for task, own in batches.items()}
-    try:
-        if name == "round_robin":
-            return RoundRobinTasks(counts, **given)
-        if name == "sequential":
-            return SequentialTasks(counts, seed=seed, **given)
-        if name == "proportional":
-            return ProportionalTasks(sizes, seed=seed, **given)
-        if name == "uniform":
-            return UniformTasks(batches, seed=seed, **given)
-        if name == "weighted":
-            for task in given.get("weights", ()):
-                if task not in batches:
-                    hint = nearest(str(task), batches)
-                    raise ValueError(f"`sampler.weights` names the task {task!r}: {hint}")
-            return WeightedTasks(seed=seed, **given)
-    except TypeError as error:
-        raise ValueError(
-            f"The sampler {name!r} was given {', '.join(given) or 'nothing'}: it takes "
-            f"{', '.join(SAMPLERS.get(name, ())) or 'no options'}."
-        ) from error
-    raise ValueError(f"The sampler {name!r} is unknown: {nearest(name, SAMPLERS)}")
+def check_sampler(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a sampler as their types have them; what does not exist is refused."""
+    cls = look_up("The sampler", name, SAMPLERS)
+    known = options_of(cls, hidden=("sizes", "batches", "tasks", "seed"))
+    return check_options(f"The sampler {name!r}", options, known)

@@ -14,7 +14,7 @@ from torch import nn
 from torch.func import functional_call
 from torch.nn.modules.batchnorm import _NormBase
 
-from gradaccord.core.displaced import weights_moved
+from gradaccord.core.temporary_weights import weights_moved
 from gradaccord.meta.network.checkpoint_guard import recomputation_refused
 from gradaccord.meta.network.conv4 import FastConv4, fast_network
 

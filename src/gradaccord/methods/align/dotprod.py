@@ -7,17 +7,17 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 from gradaccord.core.bank import put, take
 from gradaccord.core.checks import one_of
-from gradaccord.core.displaced import buffers_of, preserved
 from gradaccord.core.losses import Losses
 from gradaccord.core.parameters import Model
 from gradaccord.core.replay import RandomState
 from gradaccord.core.report import StepReport
+from gradaccord.core.temporary_weights import buffers_of, preserved
 from gradaccord.methods.align.hessian_product import (
     NoDoubleBackward,
     autocast_seen,
@@ -36,6 +36,10 @@ from gradaccord.methods.align.vectors import (
     products,
     scale_,
 )
+
+Mode = Literal["exact", "difference"]
+Scheme = Literal["one-sided", "centred", "symmetric"]
+Objective = Literal["dot", "cosine"]
 
 # Lengths of the displacement for which a difference is within 1 % of the product on smooth networks
 # in float32, from initialisation to low loss. Shorter ones drown in rounding, longer ones bend.
@@ -87,18 +91,18 @@ class DotProd(PairedSum):
         *,
         weight: float = 0.1,
         every: int = 2,
-        mode: str = "exact",
-        scheme: str = "one-sided",
-        step: float | str = "auto",
-        objective: str = "dot",
+        mode: Mode = "exact",
+        scheme: Scheme = "one-sided",
+        step: float | Literal["auto"] = "auto",
+        objective: Objective = "dot",
         max_ratio: float = 0.1,
-        control: str | None = None,
+        control: Literal["noise"] | None = None,
         **options: Any,
     ) -> None:
         super().__init__(model, every=every, **options)
-        one_of("mode", mode, ("exact", "difference"))
-        one_of("scheme", scheme, ("one-sided", "centred", "symmetric"))
-        one_of("objective", objective, ("dot", "cosine"))
+        one_of("mode", mode, Mode)
+        one_of("scheme", scheme, Scheme)
+        one_of("objective", objective, Objective)
         one_of("control", control, (None, "noise"))
         if mode == "exact" and scheme == "centred":
             raise ValueError(

@@ -15,11 +15,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from gradaccord.core.bank import Bank, Gradient, Rows, compact, put, rows_of_sparse, take
-from gradaccord.core.displaced import buffers_of, displaced, preserved
 from gradaccord.core.engine import Engine
 from gradaccord.core.losses import Loss, LossFn
 from gradaccord.core.sharding import like
 from gradaccord.core.task_gradients import TaskGradients
+from gradaccord.core.temporary_weights import buffers_of, displaced, preserved
 from gradaccord.methods.align.paired_sum import Batch
 from gradaccord.methods.align.vectors import Vector, add_, none_like, scale_, vector_of
 

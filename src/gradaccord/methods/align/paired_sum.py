@@ -14,7 +14,7 @@ import torch
 from gradaccord.core.bank import compact, deliver, put, take
 from gradaccord.core.checks import one_of, whole_number
 from gradaccord.core.losses import Losses, LossFn, OwnBatches, read_losses
-from gradaccord.core.method import Method
+from gradaccord.core.method import Method, Reduction
 from gradaccord.core.parameters import Model
 from gradaccord.core.replay import RandomState
 from gradaccord.core.report import StepReport
@@ -88,11 +88,11 @@ class PairedSum(Method):
         model: Model,
         *,
         every: int = 2,
-        reduction: str = "sum",
+        reduction: Reduction = "sum",
         engine: Any = None,
         seed: int = 0,
     ) -> None:
-        one_of("reduction", reduction, ("sum", "mean"))
+        one_of("reduction", reduction, Reduction)
         self.every = whole_number("every", every, least=2)
         self.reduction = reduction
         self.task_gradients = TaskGradients(model, engine)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from gradaccord.core.displaced import displaced
 from gradaccord.core.parameters import Model
 from gradaccord.core.report import StepReport
+from gradaccord.core.temporary_weights import displaced
 from gradaccord.methods.align.hessian_product import displaced_gradient
 from gradaccord.methods.align.paired_sum import Batch, PairedSum, summed
 from gradaccord.methods.align.vectors import scale_

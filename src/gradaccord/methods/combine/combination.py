@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ import torch
 from gradaccord.core.bank import Bank, deliver, put, take
 from gradaccord.core.checks import one_of
 from gradaccord.core.losses import Losses
-from gradaccord.core.method import Method
+from gradaccord.core.method import Method, Reduction
 from gradaccord.core.parameters import Granularity, Model, Partition, matching
 from gradaccord.core.report import StepReport
 from gradaccord.core.task_gradients import TaskGradients
@@ -55,12 +55,12 @@ class Combination(Method):
         model: Model,
         *,
         granularity: Granularity = "model",
-        reduction: str = "sum",
-        shared: Iterable[str] | None = None,
+        reduction: Reduction = "sum",
+        shared: str | Sequence[str] | None = None,
         engine: Any = None,
         seed: int = 0,
     ) -> None:
-        one_of("reduction", reduction, ("sum", "mean"))
+        one_of("reduction", reduction, Reduction)
         if shared is not None and not (shared := list([shared] if isinstance(shared, str) else shared)):
             raise ValueError("`shared` is empty: name a shared parameter, or leave it out.")
         self.reduction = reduction

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, get_args
 
 import torch
 from torch import nn
 
 from gradaccord.core.did_you_mean import canonical, nearest
+from gradaccord.core.options import check_options, options_of
 
 COORDINATES = "combines single coordinates and not task gradients"
 TWO_BATCHES = "needs the gradients of two independent batches of every task, and a step has one"
@@ -22,16 +23,18 @@ REFUSED = {
 ROUNDING = 1e-10
 
 
-def options_of(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of the weighting of a name, with their defaults; one that is needed must be given."""
-    known, needed = _known(name), inspect.Parameter.empty
-    signature = inspect.signature(_classes()[known]).parameters.values()
-    options = {"inner" if p.name == "weighting" else p.name: p.default for p in signature}
-    for option, default in options.items():
-        if default is needed and option not in given:
-            raise TypeError(f"The weighting {known!r} needs the option `{option}`: give it a value.")
-    if "inner" in options:
-        options = options_of(given["inner"], given) | options
+def weighting_options(name: str, given: Mapping[str, Any]) -> dict[str, inspect.Parameter]:
+    """The options of the weighting of a name; a list may be given for a tensor."""
+    options = options_of(_classes()[_known(name)])
+    for option, parameter in options.items():
+        if torch.Tensor in (parameter.annotation, *get_args(parameter.annotation)):
+            wanted = parameter.annotation | Sequence[float]
+            options[option] = parameter.replace(annotation=wanted)
+    smoothed = options.pop("weighting", None)
+    if smoothed is not None:
+        options["inner"] = smoothed.replace(name="inner", annotation=str)
+    if "inner" in options and "inner" in given:
+        options = weighting_options(given["inner"], given) | options
     return options
 
 
@@ -40,11 +43,8 @@ def named(name: str, given: Mapping[str, Any]) -> Any:
 
     "CRMOGM" takes `inner`, the name of the weighting that it smooths, and that one's options.
     """
-    known, options = _known(name), options_of(name, given)
-    for option in given:
-        if option not in options:
-            takes = f"it has {', '.join(options)}" if options else "leave it out"
-            raise TypeError(f"The weighting {known!r} has no option {option!r}: {takes}.")
+    known = _known(name)
+    check_options(f"The weighting {known!r}", given, weighting_options(name, given))
     cls = _classes()[known]
     own = {k: _tensor(v) for k, v in given.items() if k in inspect.signature(cls).parameters}
     if "inner" in given:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -18,12 +18,15 @@ from gradaccord.core.parameters import canonical, unwrapped
 Change = Callable[[int, torch.Tensor, torch.Tensor | None], torch.Tensor | None]
 
 
+Side = Literal["output", "input"]
+
+
 @dataclass(frozen=True)
 class Place:
     """A module whose output (or input) is perturbed, in the calls made while `within` runs."""
 
     module: nn.Module
-    side: str = "output"
+    side: Side = "output"
     within: nn.Module | None = None
     padding: int | None = None  # the token that is padding, where known
 
@@ -96,13 +99,13 @@ class Place:
 
 
 def find_embedding(
-    model: nn.Module, module: str | nn.Module | None = None, side: str = "output"
+    model: nn.Module, module: str | nn.Module | None = None, side: Side = "output"
 ) -> Place:
     """The place to perturb: the module that is named, else the model's one word embedding.
 
     Looks through DDP, torch.compile and LoRA; of an encoder-decoder only the encoder is perturbed.
     """
-    one_of("side", side, ("output", "input"))
+    one_of("side", side, Side)
     owner = pretrained(model)
     pad = getattr(getattr(owner, "config", None), "pad_token_id", None)
     if module is not None:
@@ -169,7 +172,7 @@ def _has_decoder(owner: Any) -> bool:
     return bool(getattr(owner.config, "is_encoder_decoder", False)) and hasattr(owner, "get_encoder")
 
 
-def _place(module: nn.Module, side: str, within: nn.Module | None, pad: Any) -> Place:
+def _place(module: nn.Module, side: Side, within: nn.Module | None, pad: Any) -> Place:
     padding = getattr(module, "padding_idx", None)
     if padding is None and isinstance(module, nn.Embedding):
         padding = pad

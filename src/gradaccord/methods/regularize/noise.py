@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch.nn.functional import cosine_similarity
@@ -16,6 +17,10 @@ START = 0.1  # sigma over epsilon: where the divergence has a slope that is not 
 PUBLIC_NOISE, PUBLIC_STEP, PUBLIC_GUARD = 1e-5, 1e-3, 1e-6
 
 
+Norm = Literal["inf", "l2"]
+Variant = Literal["paper", "public"]
+
+
 @dataclass(frozen=True)
 class Ball:
     """What may be added to an embedding [batch, ...]; `real`, if given, is false at padding.
@@ -23,17 +28,17 @@ class Ball:
     The arguments are those of `SMART`. A sentence is one entry of the batch.
     """
 
-    epsilon: float | str
-    norm: str
-    variant: str
+    epsilon: float | Literal["relative"]
+    norm: Norm
+    variant: Variant
 
     def __post_init__(self) -> None:
         if self.epsilon != "relative" and not (
             isinstance(self.epsilon, int | float) and 0 < self.epsilon < float("inf")
         ):
             raise ValueError(f"`epsilon` is {self.epsilon!r}: use 'relative' or a finite number > 0.")
-        one_of("norm", self.norm, ("inf", "l2"))
-        one_of("variant", self.variant, ("paper", "public"))
+        one_of("norm", self.norm, Norm)
+        one_of("variant", self.variant, Variant)
 
     def radius(self, x: torch.Tensor, real: torch.Tensor | None) -> torch.Tensor:
         """Epsilon, in float32 at least."""

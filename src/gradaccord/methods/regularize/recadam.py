@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch.optim.adamw import adamw
 
 from gradaccord.core.checks import finite, one_of
-from gradaccord.core.displaced import weights_moved
 from gradaccord.core.sharding import local
+from gradaccord.core.temporary_weights import weights_moved
 
 Params: TypeAlias = (
     Iterable[torch.Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, torch.Tensor]]
 )
+
+Anneal = Literal["sigmoid", "linear", "constant"]
 
 # The least share of the task where weights decay: next to nothing, but decay can be divided by it.
 LEAST_SHARE = 1e-12
@@ -55,7 +57,7 @@ class RecAdam(torch.optim.Optimizer):
         weight_decay: float = 0.0,
         *,
         gamma: float = 5000.0,
-        anneal: str = "sigmoid",
+        anneal: Anneal = "sigmoid",
         k: float = 0.5,
         t0: float = 250.0,
         constant: float = 0.5,
@@ -209,7 +211,7 @@ def _check(group: dict[str, Any]) -> None:
         finite(name, group[name])
     if len(group["betas"]) != 2 or not all(0 <= beta < 1 for beta in group["betas"]):
         raise ValueError(f"`betas` is {group['betas']}: it must be two numbers in [0, 1).")
-    one_of("anneal", group["anneal"], ("sigmoid", "linear", "constant"))
+    one_of("anneal", group["anneal"], Anneal)
     if not 0 < group["k"] < float("inf"):
         raise ValueError(f"`k` is {group['k']}: it must be a finite number > 0.")
     if not (math.isfinite(group["t0"]) and (group["t0"] > 0 or group["anneal"] != "linear")):

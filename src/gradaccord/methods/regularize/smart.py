@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import nn
@@ -21,11 +21,11 @@ from gradaccord.methods.regularize.divergence import (
     per_example,
     read_outputs,
 )
-from gradaccord.methods.regularize.embedding import find_embedding
+from gradaccord.methods.regularize.embedding import Side, find_embedding
 from gradaccord.methods.regularize.extra_pass import eager, extra_pass
-from gradaccord.methods.regularize.noise import Ball, cosine
+from gradaccord.methods.regularize.noise import Ball, Norm, Variant, cosine
 from gradaccord.methods.regularize.teacher import Momentum, Teacher
-from gradaccord.methods.regularize.term_weight import TermWeight, Weight
+from gradaccord.methods.regularize.term_weight import TermWeight, Weight, is_on
 
 Mask: TypeAlias = torch.Tensor | Sequence[torch.Tensor] | None
 
@@ -128,21 +128,24 @@ class SMART:
         each); 0: never.
     """
 
+    compares_outputs = True  # `loss` takes `kind`, `mask` and `counted`
+    network = None  # it trains nothing of its own
+
     def __init__(
         self,
         model: nn.Module,
         weight: Weight = 1.0,
         *,
-        epsilon: float | str = "relative",
+        epsilon: float | Literal["relative"] = "relative",
         ascent_steps: int = 1,
-        norm: str = "inf",
-        variant: str = "paper",
+        norm: Norm = "inf",
+        variant: Variant = "paper",
         bregman: Weight = 0.0,
         momentum: Momentum = 0.99,
         start: int = 0,
         stop: int | None = None,
         module: str | nn.Module | None = None,
-        side: str = "output",
+        side: Side = "output",
         probe_every: int = 100,
     ) -> None:
         if not isinstance(model, nn.Module):
@@ -154,7 +157,7 @@ class SMART:
         self.ascent_steps = whole_number("ascent_steps", ascent_steps)
         self.probe_every = whole_number("probe_every", probe_every, least=0)
         self.place = find_embedding(model, module, side)
-        self.teacher = Teacher(model, momentum) if _any(bregman) else None
+        self.teacher = Teacher(model, momentum) if is_on(bregman) else None
         self.step = 0
         self.skipped = 0  # terms left out because they were inf or NaN
         self._log: dict[str, Any] = {}
@@ -234,6 +237,8 @@ class SMART:
         if self.teacher is not None:
             self.teacher.load_state_dict(state["teacher"])
         self.step, self.skipped = int(state["step"]), int(state["skipped"])
+
+    training_state, load_training_state = state_dict, load_state_dict
 
     def _regularised(self, batch: _Batch) -> Loss:
         weight = self.weight.at(self.step, batch.task)
@@ -359,10 +364,6 @@ class SMART:
 
     def _key(self, name: str, batch: _Batch) -> str:
         return f"smart/{name}" if batch.task is None else f"smart/{name}/{batch.task}"
-
-
-def _any(weight: Weight) -> bool:
-    return bool(weight) if isinstance(weight, int | float) else any(weight.values())
 
 
 def _plus(loss: Loss, term: torch.Tensor) -> Loss:

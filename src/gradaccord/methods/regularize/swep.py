@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 from gradaccord.core.checks import finite
-from gradaccord.core.displaced import buffers_of, preserved
 from gradaccord.core.losses import Loss, LossFn, read_loss
 from gradaccord.core.replay import seeded
+from gradaccord.core.temporary_weights import buffers_of, preserved
 from gradaccord.methods.regularize.embedding import Place, find_embedding, find_encoder, pretrained
 from gradaccord.methods.regularize.extra_pass import eager
 from gradaccord.methods.regularize.term_weight import TermWeight, Weight
@@ -52,6 +52,8 @@ class SWEP(nn.Module):
     encoder: the module whose output is h, [batch, length, H], as a tensor or first in a tuple.
     hidden_size: H, where the model has no Hugging Face config; by default that of the embedding.
     """
+
+    compares_outputs = False
 
     def __init__(
         self,
@@ -140,6 +142,15 @@ class SWEP(nn.Module):
         """Loaded by `load_state_dict`."""
         self.step, self.skipped = int(state["step"]), int(state["skipped"])
 
+    def training_state(self) -> dict[str, Any]:
+        """What a run must save beside the model to continue exactly."""
+        return {"network": self.network.state_dict(), "extra": self.get_extra_state()}
+
+    def load_training_state(self, state: dict[str, Any]) -> None:
+        """Continue from a saved training state."""
+        self.network.load_state_dict(state["network"])
+        self.set_extra_state(state["extra"])
+
     def _regularised(
         self,
         forward: Callable[[], Any],
@@ -217,7 +228,7 @@ def _loss_of(value: Any, loss_fn: Callable[[Any], Loss] | None) -> Loss:
         return loss_fn(value)
     if isinstance(value, torch.Tensor):
         return value
-    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], torch.Tensor):
+    if isinstance(value, tuple) and len(value) == 2:  # (loss, items), or a loss and outputs
         return value if isinstance(value[1], int | float) else value[0]
     loss = getattr(value, "loss", None)
     if not isinstance(loss, torch.Tensor):

@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 import torch
 from torch import nn
 
-from gradaccord.core.displaced import weights_moved
 from gradaccord.core.parameters import Parameters
 from gradaccord.core.sharding import is_sharded
+from gradaccord.core.temporary_weights import weights_moved
 
 Momentum: TypeAlias = float | Callable[[int], float]
 

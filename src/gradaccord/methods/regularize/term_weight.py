@@ -9,6 +9,11 @@ from typing import TypeAlias
 Weight: TypeAlias = float | Mapping[str, float]
 
 
+def is_on(weight: Weight) -> bool:
+    """Whether the term counts for any task."""
+    return any(weight.values()) if isinstance(weight, Mapping) else bool(weight)
+
+
 @dataclass(frozen=True)
 class TermWeight:
     """A checked weight that is 0 before step `start` and from step `stop` on."""

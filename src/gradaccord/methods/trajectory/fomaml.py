@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from gradaccord.core.parameters import Model
-from gradaccord.methods.trajectory.trajectory import Trajectory, copied
+from gradaccord.methods.trajectory.trajectory import OptimizerState, Trajectory, copied
 
 
 class FOMAML(Trajectory):
@@ -31,7 +31,7 @@ class FOMAML(Trajectory):
         *,
         inner_steps: int = 4,
         outer_lr: float = 1.0,
-        optimizer_state: str = "keep",
+        optimizer_state: OptimizerState = "keep",
         **options: Any,
     ) -> None:
         super().__init__(model, optimizer, inner_steps, outer_lr, optimizer_state, **options)

@@ -7,12 +7,12 @@ from typing import Any
 import torch
 
 from gradaccord.core.checks import whole_number
-from gradaccord.core.displaced import weights_moved
 from gradaccord.core.losses import Losses, SharedBatch, read_losses
 from gradaccord.core.parameters import Model
 from gradaccord.core.report import StepReport
 from gradaccord.core.sharding import local
-from gradaccord.methods.trajectory.trajectory import Trajectory
+from gradaccord.core.temporary_weights import weights_moved
+from gradaccord.methods.trajectory.trajectory import OptimizerState, Trajectory
 
 
 class Reptile(Trajectory):
@@ -36,7 +36,7 @@ class Reptile(Trajectory):
         *,
         inner_steps: int = 4,
         outer_lr: float = 0.5,
-        optimizer_state: str = "keep",
+        optimizer_state: OptimizerState = "keep",
         **options: Any,
     ) -> None:
         super().__init__(model, optimizer, inner_steps, outer_lr, optimizer_state, **options)
@@ -72,7 +72,7 @@ class MultiTaskReptile(Trajectory):
         tasks: int,
         inner_steps: int = 1000,
         outer_lr: float = 0.1,
-        optimizer_state: str = "reset",
+        optimizer_state: OptimizerState = "reset",
         **options: Any,
     ) -> None:
         super().__init__(model, optimizer, inner_steps, outer_lr, optimizer_state, **options)

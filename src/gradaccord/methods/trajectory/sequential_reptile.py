@@ -6,6 +6,7 @@ from typing import Any
 
 from gradaccord.core.parameters import Model
 from gradaccord.methods.trajectory.reptile import Reptile
+from gradaccord.methods.trajectory.trajectory import OptimizerState
 
 
 class SequentialReptile(Reptile):
@@ -33,7 +34,7 @@ class SequentialReptile(Reptile):
         *,
         inner_steps: int = 1000,
         outer_lr: float = 0.1,
-        optimizer_state: str = "reset",
+        optimizer_state: OptimizerState = "reset",
         **options: Any,
     ) -> None:
         super().__init__(

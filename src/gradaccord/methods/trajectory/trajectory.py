@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 from gradaccord.core.checks import one_of, whole_number
-from gradaccord.core.displaced import weights_moved
 from gradaccord.core.losses import Losses
 from gradaccord.core.method import Method
+from gradaccord.core.options import options_of
 from gradaccord.core.parameters import Model, Parameters, matching
 from gradaccord.core.report import StepReport
 from gradaccord.core.sharding import like, local
+from gradaccord.core.temporary_weights import weights_moved
 from gradaccord.methods.combine.combination import Combination
 from gradaccord.methods.combine.plain import Sum
+
+OptimizerState = Literal["reset", "keep"]
 
 
 class Trajectory(Method):
@@ -51,13 +53,20 @@ class Trajectory(Method):
         optimizer: Any,
         inner_steps: int,
         outer_lr: float,
-        optimizer_state: str,
+        optimizer_state: OptimizerState,
         *,
-        heads: Iterable[str] | None = None,
+        heads: str | Sequence[str] | None = None,
         gradient: Method | None = None,
         **options: Any,
     ) -> None:
-        _refuse_unknown(options, type(self))
+        of_gradient = options_of(Combination, hidden=("model",))
+        unknown = sorted(set(options) - set(of_gradient))
+        if unknown:
+            own = options_of(type(self), hidden=("model", "optimizer"))
+            raise TypeError(
+                f"{type(self).__name__} has no option {unknown[0]!r}: its options are "
+                f"{', '.join(sorted({*own, *of_gradient}))}."
+            )
         if not isinstance(model, torch.nn.Module):
             model = list(model)
         if gradient is not None and options:
@@ -303,25 +312,9 @@ def copied(parameter: torch.Tensor, memory: torch.Tensor | None) -> torch.Tensor
     return memory.copy_(part)
 
 
-def _refuse_unknown(options: dict[str, Any], kind: type[Trajectory]) -> None:
-    """Name an option that neither the method nor its plain gradient has."""
-    gradient = _keywords(Combination)
-    unknown = sorted(set(options) - gradient)
-    if unknown:
-        known = sorted(_keywords(kind) | _keywords(Trajectory) | gradient)
-        raise TypeError(
-            f"{kind.__name__} has no option {unknown[0]!r}: its options are {', '.join(known)}."
-        )
-
-
-def _keywords(kind: type) -> set[str]:
-    parameters = inspect.signature(kind).parameters.values()
-    return {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
-
-
 def _checked_optimizer(optimizer: Any, state: str, parameters: dict[str, torch.Tensor]) -> Any:
     """The optimiser inside Accelerate's or Fabric's wrapper, if its state can be taken off."""
-    one_of("optimizer_state", state, ("reset", "keep"))
+    one_of("optimizer_state", state, OptimizerState)
     while hasattr(optimizer, "optimizer"):
         optimizer = optimizer.optimizer
     if optimizer is not None and not hasattr(optimizer, "param_groups"):

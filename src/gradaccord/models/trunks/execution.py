@@ -13,8 +13,8 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.checkpoint import checkpoint
 
-from gradaccord.core.displaced import buffers_of, preserved
 from gradaccord.core.replay import RandomState
+from gradaccord.core.temporary_weights import buffers_of, preserved
 from gradaccord.models.trunks.trunk import Batch, Trunk
 
 BACKEND: str | Callable[..., Any] = "inductor"  # torch.compile's own choice

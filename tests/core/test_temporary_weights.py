@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from gradaccord.core.displaced import displaced
+from gradaccord.core.temporary_weights import displaced
 
 
 @pytest.mark.parametrize("fails", [False, True])
