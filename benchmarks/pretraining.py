@@ -14,7 +14,7 @@ from collections import Counter
 import torch
 
 import gradaccord
-from gradaccord.data.examples import Line, Text
+from gradaccord.data.examples import Line
 from gradaccord.data.text import cldr
 from gradaccord.models.multitask import MultiTaskModel
 from gradaccord.models.trunks.characters import CharacterTokens, CharacterTrunk
@@ -54,12 +54,12 @@ def masked_characters(trunk: CharacterTrunk, tokens: CharacterTokens) -> None:
         losses, own, common = [], [], []
         for language in group:
             names = cldr.names(language)
-            lines = [Line(n.text) for n in names if cldr.is_test(n.concept)]
+            lines = [Line(n.text) for n in names if cldr.split_of(n.concept) == "test"]
             encoded = task.encode(lines, tokens)
             fresh = MultiTaskModel(trunk, {"lm": task.new_head(trunk)})
             result = evaluate(fresh, "lm", task, lines, encoded, batch_size=128)
             hidden = [c for p in result.predictions for c in tokens.decode(p["masked"])]
-            mine = Counter(c for n in names if not cldr.is_test(n.concept) for c in n.text)
+            mine = Counter(c for n in names if cldr.split_of(n.concept) != "test" for c in n.text)
             losses.append(result.scores["loss"])
             own.append(unigram(mine, hidden))
             common.append(unigram(everything, hidden))
@@ -98,14 +98,14 @@ def run(
     trunk = CharacterTrunk(tokens.size)
     if start is not None:
         trunk.load_state_dict(start)
-    problem = cldr.load(seed=seed)
-    model = MultiTaskModel(trunk, {"kind": TASK.new_head(trunk)}, dict.fromkeys(problem.tasks, "kind"))
+    sets = {language: cldr.dataset(language) for language in cldr.LANGUAGES}
+    model = MultiTaskModel(trunk, {"kind": TASK.new_head(trunk)}, dict.fromkeys(sets, "kind"))
     method = gradaccord.Sum(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate)
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: min((step + 1) / 20, 1 - step / steps)
     )
-    encoded = {name: TASK.encode(texts(task.train), tokens) for name, task in problem.tasks.items()}
+    encoded = {name: TASK.encode(each.split("train"), tokens) for name, each in sets.items()}
     names = sorted(encoded)
     generator = torch.Generator().manual_seed(seed)
     model.train()
@@ -126,19 +126,11 @@ def run(
 def accuracy(model: MultiTaskModel, tokens: CharacterTokens, languages: tuple[str, ...]) -> float:
     scores = []
     for language in languages:
-        names = [n for n in cldr.names(language) if cldr.is_test(n.concept)]
-        examples = texts(cldr.Examples.of(names))
+        examples = cldr.dataset(language).split("test")
         encoded = TASK.encode(examples, tokens)
         task = cldr.LANGUAGES[0]  # whose head is everybody's
         scores.append(evaluate(model, task, TASK, examples, encoded, batch_size=128).scores["accuracy"])
     return statistics.mean(scores)
-
-
-def texts(examples: cldr.Examples) -> list[Text]:
-    return [
-        Text(text, None, label)
-        for text, label in zip(examples.texts, examples.labels.tolist(), strict=True)
-    ]
 
 
 if __name__ == "__main__":

@@ -83,12 +83,12 @@ def adversaries(steps: int = 20) -> str:
     tokenizer = AutoTokenizer.from_pretrained(path)
     torch.manual_seed(0)
     model = AutoModelForSequenceClassification.from_pretrained(path, num_labels=5)
-    names = cldr.load(["en"]).tasks["en"].train
-    labels = torch.as_tensor(names.labels)
+    names = cldr.dataset("en").split("train")
+    labels = torch.tensor([name.label for name in names])
 
     def draw() -> dict[str, torch.Tensor]:
         rows = torch.randperm(len(labels))[:16]
-        given = tokenizer([names.texts[i] for i in rows], return_tensors="pt", padding=True)
+        given = tokenizer([names[i].first for i in rows], return_tensors="pt", padding=True)
         return {**given, "labels": labels[rows]}
 
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-4)

@@ -9,27 +9,22 @@ import time
 from hashlib import sha256
 
 import pytest
-import torch
 
 from gradaccord.data.text import cldr
 
 
 def fingerprint() -> str:
-    problem = cldr.load(seed=3)
-    texts = [(task.train.texts, task.test.texts) for task in problem.tasks.values()]
-    labels = [task.train.labels.tolist() for task in problem.tasks.values()]
-    return sha256(repr((texts, labels, problem.vocabulary.characters)).encode()).hexdigest()
+    sets = [cldr.dataset(language).splits for language in cldr.LANGUAGES]
+    return sha256(repr(sets).encode()).hexdigest()
 
 
-@pytest.fixture(scope="module")
-def problem() -> cldr.CLDR:
-    return cldr.load()
+def concepts(split: str) -> set[str]:
+    found = (e.id for language in cldr.LANGUAGES for e in cldr.dataset(language).split(split))
+    return {id.split("-", 2)[2] for id in found}
 
 
-def test_no_test_concept_is_seen_in_any_language(problem: cldr.CLDR) -> None:
-    trained = {concept for task in problem.tasks.values() for concept in task.train.concepts}
-    chosen_by = {concept for task in problem.tasks.values() for concept in task.dev.concepts}
-    tested = {concept for task in problem.tasks.values() for concept in task.test.concepts}
+def test_no_test_concept_is_seen_in_any_language() -> None:
+    trained, chosen_by, tested = (concepts(split) for split in ("train", "dev", "test"))
     assert trained
     assert chosen_by
     assert tested
@@ -38,32 +33,34 @@ def test_no_test_concept_is_seen_in_any_language(problem: cldr.CLDR) -> None:
     assert not chosen_by & tested
 
 
-def test_no_test_string_is_seen_in_any_language(problem: cldr.CLDR) -> None:
-    trained = {text.casefold() for task in problem.tasks.values() for text in task.train.texts}
-    chosen_by = {text.casefold() for task in problem.tasks.values() for text in task.dev.texts}
-    tested = {text.casefold() for task in problem.tasks.values() for text in task.test.texts}
+def test_no_test_string_is_seen_in_any_language() -> None:
+    sets = [cldr.dataset(language) for language in cldr.LANGUAGES]
+    trained, chosen_by, tested = (
+        {example.first.casefold() for each in sets for example in each.split(split)}
+        for split in ("train", "dev", "test")
+    )
     assert not trained & tested
     assert not trained & chosen_by
     assert not chosen_by & tested
 
 
-def test_unseen_languages_are_tested_on_the_same_concepts(problem: cldr.CLDR) -> None:
-    trained = {concept for task in problem.tasks.values() for concept in task.train.concepts}
+def test_unseen_languages_are_tested_on_the_same_concepts() -> None:
+    trained = concepts("train")
     for language in cldr.UNSEEN_LANGUAGES:
-        assert language not in problem.tasks
+        assert language not in cldr.LANGUAGES
         tested = [name for name in cldr.names(language) if cldr.split_of(name.concept) == "test"]
         assert len(tested) > 100
         assert not trained & {name.concept for name in tested}
 
 
 @pytest.mark.parametrize("language", cldr.LANGUAGES)
-def test_train_counts_are_imbalanced_and_test_sets_full(problem: cldr.CLDR, language: str) -> None:
-    task = problem.tasks[language]
+def test_train_counts_are_imbalanced_and_test_sets_full(language: str) -> None:
+    train, test = (cldr.dataset(language).split(split) for split in ("train", "test"))
     available = sum(cldr.split_of(name.concept) == "train" for name in cldr.names(language))
     # A language may have fewer translated names than its share (Filipino: some 150 of 300).
-    assert len(task.train) == pytest.approx(min(cldr.TRAIN_SIZES[language], available), abs=10)
-    assert len(task.test) == sum(cldr.split_of(name.concept) == "test" for name in cldr.names(language))
-    assert set(task.test.labels.tolist()) == set(range(len(problem.kinds)))
+    assert len(train) == pytest.approx(min(cldr.TRAIN_SIZES[language], available), abs=10)
+    assert len(test) == sum(cldr.split_of(name.concept) == "test" for name in cldr.names(language))
+    assert {example.label for example in test} == set(range(len(cldr.KINDS)))
 
 
 @pytest.mark.parametrize("language", [x for x in cldr.LANGUAGES if x != "en"])
@@ -81,18 +78,11 @@ def test_a_text_has_one_answer(language: str) -> None:
 
 
 def test_variants_of_a_concept_stay_together() -> None:
-    concepts = {name.text: name.concept for name in cldr.names("en")}
-    assert concepts["Austrian German"] == concepts["German"]
-    assert concepts["Zimbabwean Dollar (2008)"] == concepts["Zimbabwean Dollar (1980–2008)"]
+    english = {name.text: name.concept for name in cldr.names("en")}
+    assert english["Austrian German"] == english["German"]
+    assert english["Zimbabwean Dollar (2008)"] == english["Zimbabwean Dollar (1980–2008)"]
     kolkata = {name.text: name.concept for name in cldr.names("de")}["Kalkutta"]
-    assert concepts["Kolkata"] == kolkata  # CLDR files it under the older Asia/Calcutta
-
-
-def test_the_seed_draws_the_training_names_and_nothing_else(problem: cldr.CLDR) -> None:
-    other = cldr.load(seed=1)
-    assert other.tasks["sw"].train.texts != problem.tasks["sw"].train.texts
-    assert other.tasks["sw"].test.texts == problem.tasks["sw"].test.texts
-    assert other.vocabulary.characters == problem.vocabulary.characters
+    assert english["Kolkata"] == kolkata  # CLDR files it under the older Asia/Calcutta
 
 
 def test_every_process_gets_the_same_data() -> None:
@@ -109,29 +99,22 @@ def test_every_process_gets_the_same_data() -> None:
 def test_loads_within_three_seconds() -> None:
     cldr.names.cache_clear()
     started = time.process_time()
-    cldr.load()
+    for language in cldr.LANGUAGES:
+        cldr.dataset(language)
     assert time.process_time() - started < 3
-
-
-def test_encoding_pads_cuts_and_marks_the_unknown() -> None:
-    vocabulary = cldr.Vocabulary.of(["ab", "ba"])
-    assert len(vocabulary) == 5
-    expected = torch.tensor([[3, 4, 0], [4, vocabulary.UNKNOWN, 3]])
-    assert torch.equal(vocabulary.encode(["ab", "bxab"], max_length=3), expected)
-    assert vocabulary.encode([]).shape == (0, 0)
 
 
 def test_an_unknown_language_is_named() -> None:
     with pytest.raises(ValueError, match=r"'xx', which CLDR does not know"):
-        cldr.load(["de", "xx"])
-    with pytest.raises(ValueError, match="`languages` is empty"):
-        cldr.load([])
+        cldr.dataset("xx")
+    with pytest.raises(ValueError, match="choose one, such as 'cldr/"):
+        cldr.dataset("")
 
 
 def test_without_babel_the_remedy_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "babel", None)
     with pytest.raises(ModuleNotFoundError, match=r'pip install "gradaccord\[demo\]"'):
-        cldr.load(["lv"])  # not read before
+        cldr.dataset("lv")  # not read before
 
 
 if __name__ == "__main__":

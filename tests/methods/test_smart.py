@@ -373,13 +373,13 @@ def minilm():
     tokenizer = AutoTokenizer.from_pretrained(path)
     torch.manual_seed(0)
     model = AutoModelForSequenceClassification.from_pretrained(path, num_labels=5)
-    names = cldr.load(["en"]).tasks["en"].train
-    labels = torch.as_tensor(names.labels)
+    names = cldr.dataset("en").split("train")
+    labels = torch.tensor([name.label for name in names])
     generator = torch.Generator().manual_seed(0)
 
     def draw():
         rows = torch.randperm(len(labels), generator=generator)[:16]
-        given = tokenizer([names.texts[i] for i in rows], return_tensors="pt", padding=True)
+        given = tokenizer([names[i].first for i in rows], return_tensors="pt", padding=True)
         return dict(given) | {"labels": labels[rows]}
 
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-4)

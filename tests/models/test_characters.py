@@ -9,9 +9,8 @@ import torch
 
 from gradaccord.data.examples import Text
 from gradaccord.data.text import cldr
-from gradaccord.data.text.cldr import Vocabulary
 from gradaccord.models.multitask import MultiTaskModel
-from gradaccord.models.trunks.characters import CharacterTokens, CharacterTrunk
+from gradaccord.models.trunks.characters import UNKNOWN, CharacterTokens, CharacterTrunk
 from gradaccord.models.trunks.loading import load_trunk
 from gradaccord.tasks import saved_models as saved
 from gradaccord.tasks.evaluation import evaluate, predict
@@ -20,7 +19,7 @@ from gradaccord.tasks.kinds.classification import Classification
 pytest.importorskip("babel")
 pytestmark = pytest.mark.usefixtures("own_cache")
 
-TOKENS = CharacterTokens(Vocabulary("abcdefghij "))
+TOKENS = CharacterTokens("abcdefghij ")
 
 
 class TestTokens:
@@ -36,7 +35,7 @@ class TestTokens:
 
     def test_unknown_and_empty(self):
         unknown, empty = TOKENS.encode(["xyz", ""], max_length=32)
-        assert unknown.ids == [Vocabulary.UNKNOWN] * 3
+        assert unknown.ids == [UNKNOWN] * 3
         assert len(empty.ids) == 1
 
     def test_pairs(self):
@@ -81,6 +80,13 @@ class TestTokens:
         assert cut.overflowing
 
 
+def test_padded_rows_are_cut_and_mark_the_unknown():
+    tokens = CharacterTokens.from_texts(["ab", "ba"])
+    assert tokens.size == 5
+    expected = torch.tensor([[3, 4, 0], [4, UNKNOWN, 3]])
+    assert torch.equal(tokens.padded(["ab", "bxab"], max_length=3), expected)
+
+
 def test_states_do_not_change_with_padding():
     torch.manual_seed(0)
     trunk = CharacterTrunk(TOKENS.size).eval()
@@ -95,14 +101,8 @@ def test_states_do_not_change_with_padding():
 
 def test_learns_32_names_and_reads_an_unseen_language(pretrained):
     trunk, tokens, _ = pretrained
-    problem = cldr.load(["de", "nl"])
     task = Classification(cldr.KINDS, max_length=32)
-
-    def texts(examples, count):
-        pairs = list(zip(examples.texts, examples.labels.tolist(), strict=True))[:count]
-        return [Text(text, None, label) for text, label in pairs]
-
-    examples = texts(problem.tasks["de"].train, 32)
+    examples = cldr.dataset("de").split("train")[:32]
     model = MultiTaskModel(trunk, {"kind": task.new_head(trunk)}, {"de": "kind", "nl": "kind"})
     encoded = task.encode(examples, tokens)
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
@@ -114,7 +114,7 @@ def test_learns_32_names_and_reads_an_unseen_language(pretrained):
         optimizer.step()
         optimizer.zero_grad()
     assert evaluate(model, "de", task, examples, encoded).scores["accuracy"] == 100
-    dutch = texts(problem.tasks["nl"].test, 200)
+    dutch = cldr.dataset("nl").split("test")[:200]
     scores = evaluate(model, "nl", task, dutch, task.encode(dutch, tokens)).scores
     assert scores["accuracy"] > 30  # of five kinds, in a language and of concepts never trained on
 

@@ -67,12 +67,12 @@ def pretrained_characters(
     options = [_FORMAT, _babel_version(), seed, steps, BATCH, MAX_LENGTH, SHARE, RATE, *LANGUAGES]
     make = partial(_pretrain, seed, steps, progress)
     weights, texts = cached("characters", json.dumps(options), make)
-    vocabulary = cldr.Vocabulary(json.loads(texts["characters"]))
+    tokens = CharacterTokens(json.loads(texts["characters"]))
     lm = weights.pop("lm.weight"), weights.pop("lm.bias")
     with torch.random.fork_rng(devices=[]):  # fresh weights, at once replaced
-        trunk = CharacterTrunk(len(vocabulary), pooling=pooling, lm=lm)
+        trunk = CharacterTrunk(tokens.size, pooling=pooling, lm=lm)
     trunk.load_state_dict(weights)
-    return trunk, CharacterTokens(vocabulary)
+    return trunk, tokens
 
 
 def training_names(languages: Sequence[str] = LANGUAGES) -> list[str]:
@@ -102,11 +102,10 @@ def _pretrain(seed: int, steps: int, progress: Callable[[Progress], None]) -> Ke
 
 
 def _trained(names: Sequence[str], seed: int, steps: int, progress: Callable[[Progress], None]) -> Kept:
-    vocabulary = cldr.Vocabulary.of(names)
-    tokens = CharacterTokens(vocabulary)
-    rows = vocabulary.encode(names, MAX_LENGTH)
-    trunk = CharacterTrunk(len(vocabulary))
-    head = nn.Linear(trunk.hidden, len(vocabulary))
+    tokens = CharacterTokens.from_texts(names)
+    rows = tokens.padded(names, MAX_LENGTH)
+    trunk = CharacterTrunk(tokens.size)
+    head = nn.Linear(trunk.hidden, tokens.size)
     mask = Mask(tokens.masking(), SHARE)
     optimizer = torch.optim.AdamW([*trunk.parameters(), *head.parameters()], lr=RATE)
     warm_up = max(WARM_UP * steps, 1)
@@ -127,7 +126,7 @@ def _trained(names: Sequence[str], seed: int, steps: int, progress: Callable[[Pr
         progress(Progress(step + 1, steps, recent))
     weights = {name: value.detach() for name, value in trunk.state_dict().items()}
     weights |= {"lm.weight": head.weight.detach(), "lm.bias": head.bias.detach()}
-    return weights, {"characters": json.dumps(list(vocabulary.characters))}
+    return weights, {"characters": json.dumps(list(tokens.characters))}
 
 
 def _batches(rows: torch.Tensor, steps: int, seed: int) -> list[torch.Tensor]:

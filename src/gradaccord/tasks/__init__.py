@@ -18,7 +18,6 @@ _HOMES = {
     "Evaluation": "gradaccord.tasks.evaluation",
     "evaluate": "gradaccord.tasks.evaluation",
     "predict": "gradaccord.tasks.evaluation",
-    "evaluate_transfer": "gradaccord.tasks.transfer",
     "pseudo_tasks": "gradaccord.tasks.pseudo_tasks",
     "analyse": "gradaccord.tasks.error_analysis",
 }
@@ -48,7 +47,6 @@ if TYPE_CHECKING:
     from gradaccord.tasks.registry import options as options
     from gradaccord.tasks.registry import task_for as task_for
     from gradaccord.tasks.task import Task as Task
-    from gradaccord.tasks.transfer import evaluate_transfer as evaluate_transfer
 
 
 def __getattr__(name: str) -> Any:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 from gradaccord.tasks.task import Task
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-    from rich.console import Group
 
 BINS = 20
 TEXT = 300  # characters of a text that are kept
@@ -56,43 +51,9 @@ class Analysis:
 
     examples: int  # that are labelled
     wrong: int
-    worst: tuple[Wrong, ...] = field(default_factory=tuple)
+    worst: tuple[Wrong, ...] = ()
     confusion: Confusion | None = None
     histogram: Histogram | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain lists and numbers."""
-        plain: dict[str, Any] = json.loads(json.dumps(asdict(self)))
-        return plain
-
-    def show(self) -> Group:
-        """For the terminal: confusions or the histogram, then the worst examples."""
-        from rich.console import Group
-        from rich.table import Table
-        from rich.text import Text
-
-        parts: list[Any] = [Text(f"{self.wrong:,} of {self.examples:,} wrong")]
-        if self.confusion is not None:
-            table = Table("truth, taken for", *self.confusion.labels, box=None, pad_edge=False)
-            for label, row in zip(self.confusion.labels, self.confusion.counts, strict=True):
-                table.add_row(label, *(f"{count:,}" for count in row))
-            parts.append(table)
-        if self.histogram is not None:
-            most = max(self.histogram.counts) or 1
-            edges = self.histogram.edges
-            for low, high, count in zip(edges[:-1], edges[1:], self.histogram.counts, strict=True):
-                parts.append(
-                    Text(f"{low:+6.2f} to {high:+6.2f} {count:6,} {'█' * round(30 * count / most)}")
-                )
-        for one in self.worst:
-            parts.append(Text(f"{one.gold} taken for {one.predicted}: {one.text}"))
-        return Group(*parts)
-
-    def figure(self) -> Figure | None:
-        """The confusion matrix or the histogram as a picture; None if there is neither."""
-        if self.confusion is not None:
-            return _matrix(self.confusion)
-        return None if self.histogram is None else _bars(self.histogram)
 
 
 def analyse(
@@ -166,36 +127,3 @@ def _plain(value: Any) -> Any:
 
 def _cut(text: str) -> str:
     return text if len(text) <= TEXT else text[: TEXT - 1] + "…"
-
-
-def _matrix(confusion: Confusion) -> Figure:
-    n = len(confusion.labels)
-    made = _new(2.5 + 0.6 * n, 2.2 + 0.6 * n)
-    axes = made.add_subplot()
-    shares = [[c / (sum(row) or 1) for c in row] for row in confusion.counts]
-    axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
-    axes.set_xticks(range(n), confusion.labels, rotation=45, ha="right", rotation_mode="anchor")
-    axes.set_yticks(range(n), confusion.labels)
-    axes.set_xlabel("prediction")
-    axes.set_ylabel("truth")
-    for i, row in enumerate(confusion.counts):
-        for j, count in enumerate(row):
-            ink = "white" if shares[i][j] > 0.6 else "black"
-            axes.text(j, i, f"{count:,}", ha="center", va="center", color=ink, fontsize=8)
-    return made
-
-
-def _bars(histogram: Histogram) -> Figure:
-    made = _new(6, 3.2)
-    axes = made.add_subplot()
-    widths = [b - a for a, b in zip(histogram.edges[:-1], histogram.edges[1:], strict=True)]
-    axes.bar(histogram.edges[:-1], histogram.counts, widths, align="edge", edgecolor="white")
-    axes.set_xlabel("prediction − truth")
-    axes.set_ylabel("examples")
-    return made
-
-
-def _new(width: float, height: float) -> Figure:
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout="constrained")

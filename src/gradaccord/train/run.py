@@ -212,7 +212,7 @@ def _errors(loop: TrainingLoop, evaluated: Mapping[str, Mapping[str, Any]]) -> d
                 rows=own.rows,
                 worst=loop.config.probe.errors,
             )
-            found[name] = TaskErrors(split=split, **analysis.to_json())
+            found[name] = TaskErrors(split=split, **vars(analysis))
     return found
 
 

@@ -4,22 +4,19 @@ The names are those of the Unicode CLDR inside the PyPI package Babel. A task is
 is a kind of name (territory, city, language, currency, unit), and the split is by concept: what a
 dev or test name stands for was never seen in training, in any language.
 
-    problem = gradaccord.data.text.cldr.load(["de", "sw"])
-    tokens = problem.vocabulary.encode(problem.tasks["sw"].train.texts)
+    swahili = gradaccord.data.load("cldr/sw")
 """
 
 from __future__ import annotations
 
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import chain
 from typing import TYPE_CHECKING, Any
-
-import torch
 
 from gradaccord.data.dataset import ORDER, Dataset, Found
 from gradaccord.data.examples import Text
@@ -60,98 +57,6 @@ class Name:
     text: str
 
 
-@dataclass(frozen=True)
-class Examples:
-    """Names and the position of each one's kind in `KINDS`."""
-
-    texts: tuple[str, ...]
-    labels: torch.Tensor  # [N] int64
-    concepts: tuple[str, ...]
-
-    @classmethod
-    def of(cls, names: Sequence[Name]) -> Examples:
-        """The same names, as inputs and targets."""
-        return cls(
-            texts=tuple(name.text for name in names),
-            labels=torch.tensor(
-                [KINDS.index(name.kind) for name in names], dtype=torch.int64, device="cpu"
-            ),
-            concepts=tuple(name.concept for name in names),
-        )
-
-    def __len__(self) -> int:
-        return len(self.texts)
-
-
-@dataclass(frozen=True)
-class Task:
-    """One language."""
-
-    train: Examples
-    dev: Examples
-    test: Examples
-
-    @property
-    def splits(self) -> dict[str, Examples]:
-        """All three, by name."""
-        return {"train": self.train, "dev": self.dev, "test": self.test}
-
-
-class Vocabulary:
-    """Characters as integers; 0 is padding, 1 an unknown character, 2 a masked one."""
-
-    PADDING, UNKNOWN, MASK = range(3)
-
-    def __init__(self, characters: Iterable[str]) -> None:
-        self.characters = tuple(characters)
-        self._numbers = {character: i for i, character in enumerate(self.characters, start=3)}
-
-    @classmethod
-    def of(cls, texts: Iterable[str]) -> Vocabulary:
-        """Every character that occurs in the texts, in the order of their code points."""
-        return cls(sorted(set(chain.from_iterable(texts))))
-
-    def __len__(self) -> int:
-        return len(self.characters) + 3
-
-    def encode(self, texts: Sequence[str], max_length: int = 32) -> torch.Tensor:
-        """[N, L] int64, padded to the longest of the texts; what is longer than max_length is cut."""
-        rows = [[self._numbers.get(c, self.UNKNOWN) for c in text[:max_length]] for text in texts]
-        longest = max((len(row) for row in rows), default=0)
-        padded = [row + [self.PADDING] * (longest - len(row)) for row in rows]
-        return torch.tensor(padded, dtype=torch.int64, device="cpu").reshape(len(rows), longest)
-
-
-@dataclass(frozen=True)
-class CLDR:
-    """The problem: a task per language, the names of the classes, and the characters."""
-
-    tasks: dict[str, Task]
-    kinds: tuple[str, ...]
-    vocabulary: Vocabulary
-
-
-def load(languages: Iterable[str] = LANGUAGES, seed: int = 0) -> CLDR:
-    """Read the languages' names and split them by concept.
-
-    seed: draws which of the training names a language is given, if it is given only some (see
-        `TRAIN_SIZES`; other languages keep all). The split and the vocabulary do not depend on it.
-    """
-    languages = tuple(languages)
-    if not languages:
-        raise ValueError("`languages` is empty: give at least one, such as 'de'.")
-    tasks = {language: task(language, languages, seed) for language in languages}
-    learned = (name.text for language in languages for name in _kept(language, "train", languages))
-    return CLDR(tasks, KINDS, Vocabulary.of(learned))
-
-
-def task(language: str, languages: tuple[str, ...] = LANGUAGES, seed: int = 0) -> Task:
-    """One language as `load` has it among several, without the others."""
-    train, dev, test = (_kept(language, split, languages) for split in ORDER)
-    drawn = _drawn(train, TRAIN_SIZES.get(language), f"{seed}/{language}")
-    return Task(Examples.of(drawn), Examples.of(dev), Examples.of(test))
-
-
 def dataset(language: str) -> Dataset:
     """What kind of thing a name names, in one language.
 
@@ -160,36 +65,31 @@ def dataset(language: str) -> Dataset:
     """
     if not language:
         raise ValueError(f"`cldr` has many languages: choose one, such as 'cldr/{LANGUAGES[0]}'.")
-    parts = task(language, tuple(dict.fromkeys([*LANGUAGES, language])))
-    splits = {
+    languages = tuple(dict.fromkeys([*LANGUAGES, language]))
+    splits = {split: _kept(language, split, languages) for split in ORDER}
+    drawn = sorted(
+        splits["train"], key=lambda name: _digest(f"0/{language}/{name.concept}/{name.text}")
+    )
+    splits["train"] = drawn[: TRAIN_SIZES.get(language)]
+    examples = {
         split: [
-            Text(text, None, int(label), f"{split}-{number}-{concept}")
-            for number, (text, label, concept) in enumerate(
-                zip(names.texts, names.labels.tolist(), names.concepts, strict=True)
-            )
+            Text(name.text, None, KINDS.index(name.kind), f"{split}-{number}-{name.concept}")
+            for number, name in enumerate(names)
         ]
-        for split, names in parts.splits.items()
+        for split, names in splits.items()
     }
-    return Dataset(f"cldr/{language}", "classification", splits, KINDS, language)
+    return Dataset(f"cldr/{language}", "classification", examples, KINDS, language)
 
 
 @lru_cache(maxsize=1)
 def found() -> tuple[Found, ...]:
     """The languages of the demo; none if the package that holds the names is missing."""
     try:
-        tasks = load().tasks
+        sets = [dataset(language) for language in LANGUAGES]
     except ModuleNotFoundError:
         return ()
     return tuple(
-        Found(
-            name=f"cldr/{language}",
-            kind="classification",
-            language=language,
-            counts={split: len(names) for split, names in task.splits.items()},
-            labels=KINDS,
-            files=("embedded",),
-        )
-        for language, task in tasks.items()
+        Found(each.name, each.kind, each.language, each.counts, KINDS, ("embedded",)) for each in sets
     )
 
 
@@ -240,11 +140,6 @@ def split_of(concept: str) -> str:
     if number % _TEST_SHARE == 0:
         return "test"
     return "dev" if number // _TEST_SHARE % _DEV_SHARE == 0 else "train"
-
-
-def _drawn(known: list[Name], size: int | None, draw: str) -> list[Name]:
-    """The first `size` names in an order that depends on the draw and on nothing else."""
-    return sorted(known, key=lambda name: _digest(f"{draw}/{name.concept}/{name.text}"))[:size]
 
 
 def _digest(text: str) -> int:
@@ -308,5 +203,5 @@ def _locale(language: str) -> Locale:
         return Locale.parse(language)
     except (UnknownLocaleError, ValueError) as error:
         raise ValueError(
-            f"`languages` has {language!r}, which CLDR does not know: use a code such as 'de' or 'sw'."
+            f"`language` is {language!r}, which CLDR does not know: use a code such as 'de' or 'sw'."
         ) from error

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,8 @@ import torch
 from torch import nn
 from torch.nn.functional import dropout as drop
 from torch.nn.functional import relu
+from torch.nn.utils.rnn import pad_sequence
 
-from gradaccord.data.text.cldr import Vocabulary
 from gradaccord.data.text.masking import Tokens as MaskTokens
 from gradaccord.models.tokens import Encoding, Truncation
 from gradaccord.models.trunks.execution import checkpoint_blocks
@@ -23,6 +23,7 @@ from gradaccord.models.trunks.trunk import Batch, Pooling, States, Trunk, save_o
 
 MODEL_TYPE = "gradaccord-characters"
 VOCABULARY = "characters.json"
+PADDING, UNKNOWN, MASK = range(3)
 
 
 class CharacterEncoder(nn.Module):
@@ -84,11 +85,10 @@ class CharacterTrunk(Trunk):
         lm: tuple[torch.Tensor, torch.Tensor] | None = None,
     ) -> None:
         super().__init__()
-        self.shape = {"characters": characters, "width": width, "depth": depth, "reach": reach,
-                      "dropout": dropout}  # fmt: skip
-        self.encoder = CharacterEncoder(
-            characters, width=width, depth=depth, reach=reach, dropout=dropout
-        )
+        self.shape: dict[str, Any] = {
+            "characters": characters, "width": width, "depth": depth, "reach": reach, "dropout": dropout
+        }  # fmt: skip
+        self.encoder = CharacterEncoder(**self.shape)
         self.hidden = width
         self.dropout = dropout
         self.pooling = checked_pooling(pooling, "mean")
@@ -105,7 +105,7 @@ class CharacterTrunk(Trunk):
 
     def masked_lm_head(self) -> nn.Module:
         """A linear layer: as it was after pretraining, or fresh."""
-        head = nn.Linear(self.hidden, int(self.shape["characters"]))
+        head = nn.Linear(self.hidden, self.shape["characters"])
         if self.lm is not None:
             with torch.no_grad():
                 for parameter, value in zip((head.weight, head.bias), self.lm, strict=True):
@@ -121,50 +121,63 @@ class CharacterTrunk(Trunk):
         save_own(self, folder, {"model_type": MODEL_TYPE, **self.shape})
 
 
-@dataclass(frozen=True)
+Piece = tuple[int, tuple[int, int], int | None, int | None]  # id, offsets, sequence id, word id
+
+
 class CharacterEncoding:
     """One sequence of characters, as `gradaccord.models.tokens.Encoding` describes it."""
 
-    ids: list[int]
-    offsets: list[tuple[int, int]]
-    sequence_ids: list[int | None]
-    word_ids: list[int | None]
-    overflowing: Sequence[Encoding] = field(default_factory=list)
-
-    @property
-    def type_ids(self) -> list[int]:
-        """There are no segments."""
-        return [0] * len(self.ids)
+    def __init__(self, pieces: Sequence[Piece], overflowing: Sequence[Encoding] = ()) -> None:
+        # A sequence without any token has no state to read.
+        pieces = pieces or [(UNKNOWN, (0, 0), None, None)]
+        self.ids = [piece[0] for piece in pieces]
+        self.offsets = [piece[1] for piece in pieces]
+        self.sequence_ids = [piece[2] for piece in pieces]
+        self.word_ids = [piece[3] for piece in pieces]
+        self.type_ids = [0] * len(pieces)  # there are no segments
+        self.overflowing = overflowing
 
 
 class CharacterTokens:
-    """Characters as tokens. Two texts are joined by an unknown character."""
+    """Characters as tokens: 0 is padding, 1 an unknown character, 2 a masked one, then `characters`.
 
-    pad = Vocabulary.PADDING
+    Two texts are joined by an unknown character.
+    """
+
+    pad = PADDING
     has_types = False
     max_length = 512  # by choice: the encoder has no limit
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        self.vocabulary = vocabulary
-        self.size = len(vocabulary)
-        self._numbers = {c: i for i, c in enumerate(vocabulary.characters, start=3)}
-        text = "".join(vocabulary.characters)
+    def __init__(self, characters: Iterable[str]) -> None:
+        self.characters = tuple(characters)
+        self.size = len(self.characters) + 3
+        self._numbers = {character: i for i, character in enumerate(self.characters, start=3)}
+        text = "".join(self.characters)
         self.fingerprint = f"characters-{blake2b(text.encode(), digest_size=16).hexdigest()}"
+
+    @classmethod
+    def from_texts(cls, texts: Iterable[str]) -> CharacterTokens:
+        """Every character that occurs in the texts, in the order of their code points."""
+        return cls(sorted(set(chain.from_iterable(texts))))
 
     @classmethod
     def load(cls, folder: Path) -> CharacterTokens:
         """Read what `save` wrote."""
         path = folder / VOCABULARY
         try:
-            characters = json.loads(path.read_text(encoding="utf-8"))
+            return cls(json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError) as error:
             raise ValueError(f"{path} cannot be read ({error}): save the model anew.") from error
-        return cls(Vocabulary(characters))
 
     def save(self, folder: Path) -> None:
         """Write the characters in the order of their numbers."""
-        text = json.dumps(list(self.vocabulary.characters), ensure_ascii=False)
+        text = json.dumps(list(self.characters), ensure_ascii=False)
         (folder / VOCABULARY).write_text(text, encoding="utf-8")
+
+    def padded(self, texts: Sequence[str], max_length: int) -> torch.Tensor:
+        """[N, L] int64, padded to the longest of the texts; what is longer than max_length is cut."""
+        rows = [torch.tensor([*map(self._number, text[:max_length])], device="cpu") for text in texts]
+        return pad_sequence(rows, batch_first=True, padding_value=PADDING)
 
     def encode(
         self,
@@ -185,93 +198,56 @@ class CharacterTokens:
         self, sentences: Sequence[Sequence[str]], *, max_length: int
     ) -> Sequence[Encoding]:
         """Words with a space between them, which belongs to none."""
+        space: Piece = (self._number(" "), (0, 0), 0, None)
         encodings = []
         for words in sentences:
-            ids: list[int] = []
-            offsets: list[tuple[int, int]] = []
-            word_ids: list[int | None] = []
+            pieces: list[Piece] = []
             for number, word in enumerate(words):
-                if number:
-                    ids.append(self._number(" "))
-                    offsets.append((0, 0))
-                    word_ids.append(None)
-                ids += map(self._number, word)
-                offsets += [(i, i + 1) for i in range(len(word))]
-                word_ids += [number] * len(word)
-            whole = CharacterEncoding(ids, offsets, [0] * len(ids), word_ids)
-            encodings.append(_cut(whole, max_length))
+                pieces += [space] if number else []
+                pieces += [(self._number(c), (i, i + 1), 0, number) for i, c in enumerate(word)]
+            rest = [CharacterEncoding(pieces[max_length:])] if len(pieces) > max_length else []
+            encodings.append(CharacterEncoding(pieces[:max_length], rest))
         return encodings
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text again; padding, unknown and masked characters are left out."""
-        return "".join(self.vocabulary.characters[i - 3] for i in ids if i >= 3)
+        return "".join(self.characters[i - 3] for i in ids if i >= 3)
 
     def masking(self) -> MaskTokens:
         """The first three numbers are special."""
-        special = (Vocabulary.PADDING, Vocabulary.UNKNOWN, Vocabulary.MASK)
-        return MaskTokens(Vocabulary.MASK, self.size, special, Vocabulary.PADDING)
+        return MaskTokens(MASK, self.size, (PADDING, UNKNOWN, MASK), PADDING)
 
     def _number(self, character: str) -> int:
-        return self._numbers.get(character, Vocabulary.UNKNOWN)
+        return self._numbers.get(character, UNKNOWN)
 
     def _windows(
         self, first: str, second: str | None, max_length: int, truncation: Truncation, stride: int
     ) -> Encoding:
-        joint = 0 if second is None else 1
-        room = max_length - joint
+        one = self._pieces(first, 0)
+        two = None if second is None else self._pieces(second, 1)
+        room = max_length - (two is not None)
         if truncation == "longest_first":
-            longer = max(room - min(len(first), len(second or "")), (room + 1) // 2)
-            kept = first[:longer], (second or "")[: room - min(len(first), longer)]
-            whole = len(kept[0]) == len(first) and len(kept[1]) == len(second or "")
-            rest: list[Encoding] = [] if whole else [self._joined("", first[longer:])]
-            return self._joined(kept[0], kept[1], overflowing=rest)
-        moving, fixed = (first, second) if truncation == "only_first" else (second or "", first)
-        room -= len(fixed or "")
+            two = two or []
+            longer = max(room - min(len(one), len(two)), (room + 1) // 2)
+            kept = one[:longer], two[: room - min(len(one), longer)]
+            whole = len(kept[0]) == len(one) and len(kept[1]) == len(two)
+            return CharacterEncoding(
+                _joined(*kept), [] if whole else [CharacterEncoding(_joined([], one[longer:]))]
+            )
+        moving, fixed = (one, two) if truncation == "only_first" else (two or [], one)
+        room -= len(fixed or ())
         if room < 1 or stride >= room:
             raise ValueError(
                 f"`max_length` is {max_length}: too short for the text that must stay whole and for "
                 f"windows that overlap by {stride}."
             )
-        starts = range(0, max(len(moving) - stride, 1), room - stride)
-        windows = [
-            self._joined(moving[s : s + room], fixed, shift=(s, 0))
-            if truncation == "only_first"
-            else self._joined(first, moving[s : s + room], shift=(0, s))
-            for s in starts
-        ]
-        one = windows[0]
-        return CharacterEncoding(one.ids, one.offsets, one.sequence_ids, one.word_ids, windows[1:])
+        parts = [moving[s : s + room] for s in range(0, max(len(moving) - stride, 1), room - stride)]
+        windows = [_joined(p, fixed) if truncation == "only_first" else _joined(one, p) for p in parts]
+        return CharacterEncoding(windows[0], [CharacterEncoding(window) for window in windows[1:]])
 
-    def _joined(
-        self,
-        first: str,
-        second: str | None,
-        *,
-        shift: tuple[int, int] = (0, 0),
-        overflowing: Sequence[Encoding] = (),
-    ) -> CharacterEncoding:
-        ids = [self._number(c) for c in first]
-        offsets = [(shift[0] + i, shift[0] + i + 1) for i in range(len(first))]
-        sequence_ids: list[int | None] = [0] * len(first)
-        if second is not None:
-            ids += [Vocabulary.UNKNOWN, *map(self._number, second)]
-            offsets += [(0, 0)] + [(shift[1] + i, shift[1] + i + 1) for i in range(len(second))]
-            sequence_ids += [None] + [1] * len(second)
-        if not ids:  # a sequence without any token has no state to read
-            ids, offsets, sequence_ids = [Vocabulary.UNKNOWN], [(0, 0)], [None]
-        return CharacterEncoding(ids, offsets, sequence_ids, [None] * len(ids), list(overflowing))
+    def _pieces(self, text: str, sequence: int) -> list[Piece]:
+        return [(self._number(c), (i, i + 1), sequence, None) for i, c in enumerate(text)]
 
 
-def _cut(whole: CharacterEncoding, length: int) -> CharacterEncoding:
-    if not whole.ids:
-        return CharacterEncoding([Vocabulary.UNKNOWN], [(0, 0)], [None], [None])
-    if len(whole.ids) <= length:
-        return whole
-
-    def part(start: int, end: int | None, rest: Sequence[Encoding]) -> CharacterEncoding:
-        return CharacterEncoding(
-            whole.ids[start:end], whole.offsets[start:end], whole.sequence_ids[start:end],
-            whole.word_ids[start:end], rest,
-        )  # fmt: skip
-
-    return part(0, length, [part(length, None, [])])
+def _joined(first: list[Piece], second: list[Piece] | None) -> list[Piece]:
+    return first if second is None else [*first, (UNKNOWN, (0, 0), None, None), *second]
