@@ -12,11 +12,11 @@ from gradaccord.showcase.demo import glyphs as characters
 from gradaccord.showcase.demo import plane as planes
 from gradaccord.showcase.demo.glyphs import Glyphs
 from gradaccord.showcase.demo.names import Names
-from gradaccord.showcase.demo.plane import Plane
+from gradaccord.showcase.landscape.runs import Result
 
 
 def write_page(
-    folder: Path, plane: Plane, names: Names, glyphs: Glyphs, findings: Sequence[str]
+    folder: Path, plane: Result, names: Names, glyphs: Glyphs, findings: Sequence[str]
 ) -> Path:
     """Write the demo's own sections and the report that shows them."""
     sections = [_names(names), _plane(plane), _glyphs(glyphs)]
@@ -60,7 +60,7 @@ def _cell(mean: Mean) -> tuple[str, float] | str:
     return (str(mean), mean.mean) if mean.count else "–"
 
 
-def _plane(plane: Plane) -> ExtraSection:
+def _plane(plane: Result) -> ExtraSection:
     return ExtraSection(
         title="Three optima on a plane",
         sentences=plane.findings,
