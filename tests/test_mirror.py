@@ -56,6 +56,7 @@ ELSEWHERE = {
     "probe/eval_mode.py": "probe/test_cosines.py",
     "probe/figure.py": "probe/test_cosines.py",
     "report/html.py": "report/test_page.py",
+    "report/section.py": "report/test_run_tables.py",
     "runs/duration.py": "cli/test_train_screen.py",
     "runs/versioned.py": "runs/test_results.py",
     "showcase/demo/findings.py": "showcase/test_demo.py",
