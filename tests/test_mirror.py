@@ -60,6 +60,7 @@ ELSEWHERE = {
     "reproduce/special/fewshot.py": "reproduce/test_pool.py",
     "reproduce/special/landscape.py": "reproduce/test_pool.py",
     "reproduce/special/outcome.py": "reproduce/test_pool.py",
+    "report/section.py": "report/test_run_tables.py",
     "runs/duration.py": "cli/test_train_screen.py",
     "runs/versioned.py": "runs/test_results.py",
     "showcase/demo/findings.py": "showcase/test_demo.py",

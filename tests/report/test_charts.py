@@ -14,12 +14,14 @@ from gradaccord.report.svg import (
 
 
 def test_a_line_goes_through_its_points_with_a_band_around():
-    svg = line_chart([Series("a", 0, [0, 1, 2], [1, 3, 2], [0.5, 0.5, 0.5])], "x", "y", "Alt.")
-    frame = Frame.around([0, 1, 2], [0.5, 3.5])
+    svg = line_chart(
+        [Series("a", 0, [0, 1, 2, 3], [1, 3, 2, 2], [0.5, 0.5, 0.5, 0.5])], "x", "y", "Alt."
+    )
+    frame = Frame.around([0, 1, 2, 3], [0.5, 3.5])
     (drawn,) = re.findall(r'<polyline points="([^"]+)" fill="none" stroke="#0072B2" stroke-width="2"',
                           svg.partition("</svg>")[0])  # fmt: skip
     assert [tuple(map(float, p.split(","))) for p in drawn.split()] == [
-        pytest.approx(frame.at(x, y), abs=0.06) for x, y in ((0, 1), (1, 3), (2, 2))
+        pytest.approx(frame.at(x, y), abs=0.06) for x, y in ((0, 1), (1, 3), (2, 2), (3, 2))
     ]
     (band,) = re.findall(r'<polygon points="([^"]+)"', svg)
     first = tuple(map(float, band.split()[0].split(",")))
@@ -42,7 +44,8 @@ def test_a_method_keeps_its_mark_where_another_has_no_data():
 )
 def test_lone_equal_and_infinite_values_are_drawn(draw, x, y):
     svg = draw([Series("a", 0, x, y)], "x", "y", "Alt.")
-    assert "<polyline" in svg
+    assert "<path" in svg
+    assert "<polyline" not in svg  # so few points make no curve
     assert "nan" not in svg
     assert "inf" not in svg
 

@@ -6,35 +6,34 @@ import pytest
 from report_support import Page
 
 from gradaccord.report.data import read_report_data
-from gradaccord.report.extra_sections import Extras, ExtraSection, ExtraTable, Picture, read_extras
+from gradaccord.report.extra_sections import Extras, ExtraSection, Picture, read_extras
 from gradaccord.report.page import render
+from gradaccord.report.section import Cell, Table, named
 
 PNG = b64decode("iVBORw0KGgo=")
-TABLE = ExtraTable(
-    id="more", title="More", headings=["what", "value", "mean"], rows=[["a<b", 12000.0, ("3 ± 1", 3.0)]]
-)
+TABLE = Table("more", "More", ["what", "mean"], [[named("a<b"), Cell("3 ± 1", 3.0)]])
 
 
 def test_extra_sections_are_shown_with_their_findings(copied):
     (copied / "one.png").write_bytes(PNG)
-    picture = Picture(id="one", title="One", file="one.png", alt='A "picture".', size="wide")
+    picture = Picture(id="one", title="One", file="one.png", alt='A "picture".', wide=True)
     section = ExtraSection(title="Extra", sentences=["Said."], pictures=[picture], tables=[TABLE])
     extras = Extras(findings=["Found elsewhere."], sections=[section])
     extras.write(copied)
     assert read_extras(copied) == extras
     page = Page.of(render(read_report_data(copied)))
-    assert page.table("more") == [["what", "value", "mean"], ["a<b", "12k", "3 ± 1"]]
+    assert page.table("more") == [["what", "mean"], ["a<b", "3 ± 1"]]
     (image,) = [e for e in page.all if e.tag == "img"]
     assert image.attributes["alt"] == 'A "picture".'
     assert image.attributes["class"] == "wide"
     (box,) = [e for e in page.all if e.attributes.get("class") == "findings"]
-    assert box.below("p")[0].text == "Found elsewhere."
+    assert box.below("p")[-1].text == "Found elsewhere."
 
 
 @pytest.mark.parametrize("content", ["[]", "{", '{"sections": [{"sentences": []}]}'])
 def test_anything_else_is_one_sentence(content, tmp_path):
     assert read_extras(tmp_path) == Extras()
     (tmp_path / "extras.json").write_text(content)
-    with pytest.raises(ValueError, match="cannot be read") as error:
+    with pytest.raises(ValueError, match="run the command that wrote it again") as error:
         read_extras(tmp_path)
     assert "\n" not in str(error.value)

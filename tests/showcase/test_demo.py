@@ -30,8 +30,9 @@ from gradaccord.models.trunks.characters import CharacterEncoder, CharacterToken
 from gradaccord.showcase.demo.findings import findings
 from gradaccord.showcase.demo.glyphs import Glyphs
 from gradaccord.showcase.demo.names import Names, demo_methods, recipe
-from gradaccord.showcase.demo.plane import Plane, read_plane
 from gradaccord.showcase.demo.settings import METHODS, Settings
+from gradaccord.showcase.landscape.runs import Result, Row
+from gradaccord.showcase.landscape.runs import Settings as Lengths
 from gradaccord.train.probes import Forgetting
 
 BUDGET = EqualBudget(kind="gradients", amount=100)
@@ -39,7 +40,14 @@ BUDGET = EqualBudget(kind="gradients", amount=100)
 METHOD = "sequential_reptile:inner_steps=20,outer_lr=0.3"
 CONTROL = "sequential_reptile:inner_steps=20,outer_lr=1"
 GLYPHS = Glyphs(20.0, 61.0, 2.0, 3, 45.0, 60.0, 80, 240)
-PLANE = Plane([], {"MTL": 1.0, "Reptile": 0.0})
+
+
+def row(method: str, **trapped: float) -> Row:
+    zero = (0.0, 0.0)
+    return Row(method, 0.1, zero, 2, zero, -250.0, None, 0.1, None, 0.1, trapped)
+
+
+PLANE = Result(settings=Lengths(2), rows=[row("MTL", x1=1.0), row("Reptile")], sweep=[])
 
 
 def run_of(spec: Spec, seed: int, score: float, unseen: float, masked: float) -> Run:
@@ -119,8 +127,18 @@ def test_meta_training_that_harms_is_said_to() -> None:
 
 
 def test_shares_of_trapped_runs_are_means_over_starts() -> None:
-    rows = [{"method": "A", "trapped": {"x1": 0.5, "x2": 0.25}}, {"method": "A", "trapped": {}}]
-    assert read_plane({"rows": rows, "findings": []}).trapped == {"A": 0.375}
+    rows = [row("A", x1=0.5, x2=0.25), row("A")]
+    assert PLANE.model_copy(update={"rows": rows}).trapped == {"A": 0.375}
+
+
+def test_the_plane_is_read_as_it_was_written(tmp_path: Path) -> None:
+    PLANE.write(tmp_path)
+    assert Result.read(tmp_path) == PLANE
+    file = tmp_path / Result.FILE
+    old = json.loads(file.read_text()) | {"version": 2}
+    file.write_text(json.dumps(old))
+    with pytest.raises(ValueError, match="has version 2"):
+        Result.read(tmp_path)
 
 
 def test_the_methods_are_those_that_were_promised_with_their_controls() -> None:

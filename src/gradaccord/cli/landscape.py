@@ -38,7 +38,7 @@ def landscape(
         out.mkdir(parents=True, exist_ok=True)
     from gradaccord.cli.landscape_screen import introduction, progress, tables
     from gradaccord.showcase.landscape.figure import draw
-    from gradaccord.showcase.landscape.runs import Settings, run
+    from gradaccord.showcase.landscape.runs import Result, Settings, run
 
     tenth = 10 if fast else 1
     steps, outer_steps = Settings.steps // tenth, Settings.outer_steps // tenth
@@ -48,5 +48,6 @@ def landscape(
         result = run(seeds, steps=steps, outer_steps=outer_steps, progress=show)
     console.print(tables(result))
     console.print(f"Took {result.seconds:.0f} s.", highlight=False)
-    for path in [*draw(result, out), result.save(out)]:
+    result.write(out)
+    for path in [*draw(result, out), out / Result.FILE]:
         console.print(f"Written: {path}", highlight=False, soft_wrap=True)

@@ -12,9 +12,22 @@ from dataclasses import dataclass, field
 from html import escape
 from statistics import fmean
 
-from gradaccord.report.svg import COLOURS, WIDTH, Frame, colour, cut, dot, legend, line, number, picture
+from gradaccord.report.svg import (
+    COLOURS,
+    WIDTH,
+    Frame,
+    colour,
+    cut,
+    dot,
+    line,
+    number,
+    picture,
+    signed,
+    ticks,
+)
 
 FEW = 12  # points of a line that are also marked one by one
+CURVE = 4  # points that make a curve; fewer are drawn as dots with their errors
 
 
 @dataclass(frozen=True)
@@ -38,28 +51,91 @@ class Series:
         ]
 
 
+@dataclass(frozen=True)
+class Interval:
+    """A difference, half of its 95 % interval and the smallest that a test could see; NaN: unknown."""
+
+    to: str
+    mean: float
+    half: float
+    smallest: float
+
+
+def forest(rows: Sequence[tuple[str, Sequence[Interval]]], unit: str, alt: str) -> str:
+    """Differences with their intervals about a line at zero, each row below its name."""
+    ends = [0.0]
+    for _, intervals in rows:
+        for one in intervals:
+            reach = one.half if math.isfinite(one.half) else 0.0
+            ends += [one.mean - reach, one.mean + reach]
+    if len(ends) == 1:
+        return ""
+    low, high = min(ends), max(ends)
+    low, high = low - 0.05 * (high - low), high + 0.05 * (high - low)
+    high += 1.0 if high == low else 0.0
+
+    def at(value: float) -> float:
+        return 8 + (min(max(value, low), high) - low) / (high - low) * (WIDTH - 16)
+
+    parts, said, y = [], [], 0.0
+    for name, intervals in rows:
+        shown = ", ".join(f"{signed(one.mean)} to {one.to}" for one in intervals)
+        parts.append(
+            f'<text x="0" y="{y + 14}" class="tick name over">{escape(cut(name, 42))}</text>'
+            f'<text x="{WIDTH}" y="{y + 14}" class="tick end over">{escape(shown)}</text>'
+        )
+        y += 20
+        for mark, one in zip((0, 3), intervals, strict=False):
+            title = f"{name} to {one.to}: {signed(one.mean)} {unit}"
+            if math.isfinite(one.half):
+                title += (
+                    f", 95 % interval {signed(one.mean - one.half)} to {signed(one.mean + one.half)}"
+                )
+                left, right = at(-one.smallest), at(one.smallest)
+                parts.append(
+                    f'<rect x="{left:.1f}" y="{y}" width="{right - left:.1f}" height="14" '
+                    f'class="unseen"><title>Differences below {one.smallest:.2f} are hard to see'
+                    "</title></rect>"
+                )
+                span = [(at(one.mean - one.half), y + 7), (at(one.mean + one.half), y + 7)]
+                parts.append(line(span, mark, title, 2.5, solid=True))
+            parts.append(dot(at(one.mean), y + 7, mark, title, 1.2))
+            said.append(title)
+            y += 16
+        y += 8
+    axis = [f'<line x1="{at(0):.1f}" x2="{at(0):.1f}" y1="0" y2="{y}" class="zero"/>']
+    for value in ticks(low, high):
+        axis.append(
+            f'<text x="{at(value):.1f}" y="{y + 12}" class="tick mid">{signed(value, "g")}</text>'
+        )
+    return picture("".join(axis + parts), f"{alt} {'; '.join(said)}.", y + 18)
+
+
 def line_chart(series: Sequence[Series], x_label: str, y_label: str, alt: str) -> str:
-    """Lines with bands; nothing if there is no number."""
+    """Lines with bands, or dots with error bars where they are few; nothing if there is no number."""
     known = [one for one in series if one.points]
     if not known:
         return ""
     frame = Frame.around(
         [x for one in known for x, _, _ in one.points],
         [v for one in known for _, y, e in one.points for v in (y - e, y + e)],
+        x_room=0.04 if all(len(one.points) < CURVE for one in known) else 0.0,
     )
     parts = [frame.axes(x_label, y_label)]
-    for one in known:
-        parts += [_band(one, frame)] if any(e > 0 for _, _, e in one.points) else []
+    curves = [one for one in known if len(one.points) >= CURVE]
+    parts += [_band(one, frame) for one in curves if any(e > 0 for _, _, e in one.points)]
     for one in known:
         places = [frame.at(x, y) for x, y, _ in one.points]
-        parts.append(line(places, one.mark, one.name))
-        if len(places) <= FEW:
-            for (x, y, e), place in zip(one.points, places, strict=True):
-                parts.append(dot(*place, one.mark, f"{one.name} at {number(x)}: {_with_error(y, e)}"))
+        if one in curves:
+            parts.append(line(places, one.mark, one.name))
+        for (x, y, e), place in zip(one.points if len(places) <= FEW else (), places, strict=False):
+            if e > 0 and one not in curves:
+                parts.append(
+                    line([frame.at(x, y - e), frame.at(x, y + e)], one.mark, "", 1, solid=True)
+                )
+            parts.append(dot(*place, one.mark, f"{one.name} at {number(x)}: {_with_error(y, e)}"))
     ends = "; ".join(f"{one.name} {_with_error(*one.points[-1][1:])}" for one in known)
-    return picture("".join(parts), f"{alt} At the end: {ends}.") + legend(
-        [(one.name, one.mark) for one in known]
-    )
+    return picture("".join(parts), f"{alt} At the end: {ends}.")
 
 
 def paths(series: Sequence[Series], x_label: str, y_label: str, alt: str) -> str:
@@ -73,21 +149,20 @@ def paths(series: Sequence[Series], x_label: str, y_label: str, alt: str) -> str
         x_room=0.04,
     )
     parts = [frame.axes(x_label, y_label)]
+    ends: dict[str, list[tuple[float, float, float]]] = {}
     for one in known:
         places = [frame.at(x, y) for x, y, _ in one.points]
-        parts.append(f'<g opacity="0.55">{line(places, one.mark, one.name, 1)}</g>')
+        if len(places) >= CURVE:
+            parts.append(f'<g opacity="0.55">{line(places, one.mark, one.name, 1)}</g>')
         for i, ((x, y, _), place) in enumerate(zip(one.points, places, strict=True)):
             last = i == len(places) - 1
             parts.append(dot(*place, one.mark, f"{one.name}: {x:.4g}, {y:.4g}", 1.4 if last else 0.8))
-    ends: dict[str, list[tuple[float, float, float]]] = {}
-    for one in known:
         ends.setdefault(one.name, []).append(one.points[-1])
     said = "; ".join(
         f"{name} {x_label} {fmean(p[0] for p in last):.4g}, {y_label} {fmean(p[1] for p in last):.4g}"
         for name, last in ends.items()
     )
-    names = list(dict.fromkeys((one.name, one.mark) for one in known))
-    return picture("".join(parts), f"{alt} At the end: {said}.") + legend(names)
+    return picture("".join(parts), f"{alt} At the end: {said}.")
 
 
 def dots(

@@ -5,12 +5,14 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from gradaccord.compare.comparison import Comparison
+from gradaccord.compare.comparison import Comparison, Standing
 from gradaccord.compare.specs import Spec
 from gradaccord.compare.summary import runs_in, summarise
+from gradaccord.report.method_names import short_names
 from gradaccord.runs.files import ABOUT, CONFIG, LOG, read_json
 from gradaccord.runs.log import read_log
 from gradaccord.runs.results import EvaluationRecord, Results
@@ -43,6 +45,16 @@ class ReportData:
     def runs(self) -> list[FinishedRun]:
         """All of them."""
         return [run for runs in self.methods.values() for run in runs]
+
+    @cached_property
+    def names(self) -> dict[str, str]:
+        """Method -> the short name that tables and charts show."""
+        compared = self.comparison.methods if self.comparison is not None else ()
+        return short_names(dict.fromkeys([*self.methods, *(own.method for own in compared)]))
+
+    def label(self, own: Standing) -> str:
+        """Its short name, and whether it is a control."""
+        return self.names[own.method] + (" (control)" if own.is_control else "")
 
     @property
     def band(self) -> str:

@@ -10,8 +10,8 @@ from functools import partial
 
 from gradaccord.compare.statistics import Mean
 from gradaccord.report.data import ReportData
-from gradaccord.report.figures import Figure, over_evaluations
-from gradaccord.report.tables import Table, mean_cell, named
+from gradaccord.report.run_figures import over_evaluations
+from gradaccord.report.section import Figure, Table, mean_cell, named
 from gradaccord.runs.results import EvaluationRecord
 
 SEEN, UNSEEN = "seen", "unseen"  # in training
@@ -26,7 +26,7 @@ def forgetting_table(data: ReportData) -> Table | None:
     for name, runs in data.methods.items():
         last = [(run.evaluations[-1].masked_lm or {}) if run.evaluations else {} for run in runs]
         means = [Mean.of(losses.get(text, math.nan) for losses in last) for text in texts]
-        rows.append([named(name), *(mean_cell(mean, 3) for mean in means)])
+        rows.append([named(data.names[name]), *(mean_cell(mean, 3) for mean in means)])
     headings = [f"{text} ({mark})" if mark else text for text, mark in texts.items()]
     return Table(
         "forgetting",
@@ -40,15 +40,12 @@ def forgetting_table(data: ReportData) -> Table | None:
 def forgetting_figures(data: ReportData) -> list[Figure]:
     """Masked-LM losses over training: trained texts together, untrained ones, each other by itself."""
     return [
-        Figure(
+        over_evaluations(
+            data,
             f"forgetting-{title}",
             f"Masked-LM loss: {title}",
-            over_evaluations(
-                data,
-                partial(_mean_loss, texts),
-                "masked-LM loss",
-                f"Masked language-model loss on {title}, for each method over training.",
-            ),
+            partial(_mean_loss, texts),
+            "masked-LM loss",
             "The pretrained masked-LM head on the fine-tuned encoder: higher is more forgotten. "
             f"{data.band}",
         )

@@ -5,35 +5,29 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from hashlib import sha256
 from importlib.resources import files
 from typing import Any
 
-from gradaccord.report.figures import Figure
+from gradaccord.report.section import Figure, Section
 from gradaccord.report.svg import breakable
-from gradaccord.report.tables import Table
 
 PAGE, STYLE, SCRIPT = "page.html.j2", "style.css", "script.js"
 FIGURES_SHOWN = 9  # of a section; the others are folded away, or a phone scrolls for ever
 
 
-@dataclass(frozen=True)
-class Section:
-    """A heading with what stands below it; one without content is left out."""
+def fill(
+    title: str,
+    about: str,
+    findings: Sequence[str],
+    sections: Sequence[Section],
+    picture: Figure | None = None,
+    more: Sequence[str] = (),
+) -> str:
+    """The page as text; sections without content are left out.
 
-    title: str
-    sentences: Sequence[str] = ()
-    tables: Sequence[Table] = ()
-    figures: Sequence[Figure] = ()
-    texts: dict[str, str] = field(default_factory=dict)  # what is folded away, by its heading
-
-    def __bool__(self) -> bool:
-        return bool(self.sentences or self.tables or self.figures or self.texts)
-
-
-def fill(title: str, about: str, findings: Sequence[str], sections: Sequence[Section]) -> str:
-    """The page as text; sections without content are left out."""
+    picture: right below the findings; more: sentences below it.
+    """
     jinja2 = _jinja2()
     here = files("gradaccord.report")
     script = (here / SCRIPT).read_text(encoding="utf-8")
@@ -45,6 +39,8 @@ def fill(title: str, about: str, findings: Sequence[str], sections: Sequence[Sec
         title=title,
         about=about,
         findings=findings,
+        picture=picture,
+        more=more,
         sections=[section for section in sections if section],
         folded=FIGURES_SHOWN,
         style=(here / STYLE).read_text(encoding="utf-8"),

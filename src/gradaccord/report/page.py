@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from gradaccord.compare.specs import Spec
-from gradaccord.report import figures, tables
+from gradaccord.report import run_figures, run_tables
+from gradaccord.report.answer import answer, forest_plot
 from gradaccord.report.data import ReportData, read_report_data
 from gradaccord.report.extra_sections import read_extras
 from gradaccord.report.forgetting import forgetting_figures, forgetting_table
-from gradaccord.report.html import Section, fill
+from gradaccord.report.html import fill
+from gradaccord.report.method_names import methods_table
+from gradaccord.report.section import Cell, Section, Table, drawn, named
 from gradaccord.report.sweep_page import is_sweep, render_sweep
-from gradaccord.report.tables import Cell, Table
 from gradaccord.runs.files import ABOUT, read_json, write_atomic
 from gradaccord.runs.results import Results
 
@@ -39,36 +41,41 @@ def render(data: ReportData) -> str:
         _about(data),
         _findings(data),
         list(_sections(data)),
+        forest_plot(data),
+        read_extras(data.folder).findings,
     )
 
 
 def _sections(data: ReportData) -> Iterator[Section]:
     first, leader = next(iter(data.methods)), _leader(data)
-    shown = list(dict.fromkeys([leader, first]))
-    for extra in read_extras(data.folder).sections:
-        yield extra.section(data.folder)
+    shown = {data.names[name]: data.methods[name] for name in (leader, first)}
+    legend = run_figures.shared_legend(data)
     yield Section(
         "Results",
         tables=_known(
-            tables.leaderboard(data),
-            tables.scores(data),
-            tables.per_task(data),
-            tables.differences(data),
+            run_tables.leaderboard(data),
+            methods_table(data.comparison, data.names) if data.comparison is not None else None,
+            run_tables.scores(data),
+            run_tables.per_task(data),
+            run_tables.differences(data),
         ),
     )
     yield Section("Missing or collapsed runs", sentences=_trouble(data))
-    yield Section("Learning", figures=figures.learning(data))
-    yield Section("Alignment of gradients", figures=figures.alignment(data))
+    for extra in read_extras(data.folder).sections:
+        yield extra.section(data.folder)
+    yield Section("Learning", figures=run_figures.learning(data), legend=legend)
+    yield Section("Alignment of gradients", figures=run_figures.alignment(data), legend=legend)
     yield Section(
         "Forgetting and distance",
         tables=_known(forgetting_table(data)),
-        figures=figures.drawn([*forgetting_figures(data), figures.distance(data)]),
+        figures=drawn([*forgetting_figures(data), run_figures.distance(data)]),
+        legend=legend,
     )
-    yield Section("Cost", figures=figures.costs(data), tables=[tables.costs(data)])
+    yield Section("Cost", figures=run_figures.cost(data), tables=[run_tables.costs(data)])
     yield Section(
         "Errors",
-        figures=[f for name in shown for f in figures.mistakes(name, data.methods[name])],
-        tables=tables.worst([(name, run) for name in shown for run in data.methods[name]]),
+        figures=[f for name, runs in shown.items() for f in run_figures.mistakes(name, runs)],
+        tables=run_tables.worst([(name, run) for name, runs in shown.items() for run in runs]),
     )
     yield Section("Data", sentences=_data(data))
     yield Section("How to run this again", tables=_again(data), texts=_configurations(data))
@@ -96,7 +103,7 @@ def _findings(data: ReportData) -> list[str]:
     if data.comparison is not None:
         collapsed = [own.method for own in data.comparison.methods if own.collapsed]
         missing = sum(len(own.missing) for own in data.comparison.methods)
-        found = read_extras(data.folder).findings or list(data.comparison.findings)
+        found = answer(data.comparison)
         if collapsed:
             found.append(
                 f"Did not learn on some seed, so that its cosines mean nothing: {', '.join(collapsed)}."
@@ -161,18 +168,18 @@ def _again(data: ReportData) -> list[Table]:
     path = data.folder / ABOUT
     if data.comparison is not None and path.exists():
         whole = read_json(path)
-        started = tables.named(str(whole["started"]).replace("T", " "))
-        commands.append([tables.named("all"), Cell("–"), Cell(shlex.join(whole["command"])), started])
+        started = named(str(whole["started"]).replace("T", " "))
+        commands.append([named("all"), Cell("–"), Cell(shlex.join(whole["command"])), started])
     for name, runs in data.methods.items():
         for run in runs:
             about = run.about
             if about.get("command"):
                 commands.append(
                     [
-                        tables.named(name),
+                        named(name),
                         Cell(str(run.results.seed), float(run.results.seed)),
                         Cell(shlex.join(map(str, about["command"]))),
-                        tables.named(str(about.get("started", "")).replace("T", " ")),
+                        named(str(about.get("started", "")).replace("T", " ")),
                     ]
                 )
             for what, value in _environment(about):
@@ -181,7 +188,7 @@ def _again(data: ReportData) -> list[Table]:
     if commands:
         found.append(Table("commands", "Commands", ["method", "seed", "command", "started"], commands))
     if versions:
-        rows = [[tables.named(what), Cell(", ".join(known))] for what, known in versions.items()]
+        rows = [[named(what), Cell(", ".join(known))] for what, known in versions.items()]
         found.append(
             Table(
                 "versions", "Versions and machine", ["what", "version"], rows,

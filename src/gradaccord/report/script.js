@@ -43,6 +43,16 @@ wish.addEventListener("change", label);
 label();
 theme.hidden = false;
 
+// A table that is wider than its box says so.
+const hint = () => {
+  for (const box of document.querySelectorAll(".scroll")) {
+    box.previousElementSibling.hidden = box.scrollWidth <= box.clientWidth;
+  }
+};
+addEventListener("resize", hint);
+for (const folded of document.querySelectorAll("details")) folded.addEventListener("toggle", hint);
+hint();
+
 // On paper nothing can be unfolded.
 addEventListener("beforeprint", () => {
   for (const folded of document.querySelectorAll("details")) folded.open = true;

@@ -47,10 +47,12 @@ def dot(x: float, y: float, mark: int, title: str, scale: float = 1.0) -> str:
     )
 
 
-def line(points: Sequence[tuple[float, float]], mark: int, title: str, width: float = 2) -> str:
-    """A line through places on the picture."""
+def line(
+    points: Sequence[tuple[float, float]], mark: int, title: str, width: float = 2, solid: bool = False
+) -> str:
+    """A line through places on the picture; solid: without the method's dashes."""
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-    dashes = f' stroke-dasharray="{dash(mark)}"' if dash(mark) else ""
+    dashes = f' stroke-dasharray="{dash(mark)}"' if dash(mark) and not solid else ""
     return (
         f'<polyline points="{path}" fill="none" stroke="{colour(mark)}" stroke-width="{width:g}"'
         f"{dashes}><title>{escape(title)}</title></polyline>"
@@ -151,6 +153,11 @@ def number(value: float) -> str:
     if size >= 1e6:
         return f"{value / 1e6:.6g}M"
     return f"{value / 1e3:.6g}k" if size >= 1e4 else f"{value:.6g}"
+
+
+def signed(value: float, form: str = ".2f") -> str:
+    """With its sign, minus as typeset."""
+    return f"{value:+{form}}".replace("-", "−") if value else "0"
 
 
 def cut(text: str, most: int) -> str:

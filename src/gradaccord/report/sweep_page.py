@@ -21,10 +21,9 @@ from gradaccord.compare.sweep import (
     write_best,
 )
 from gradaccord.report.charts import bars, dots
-from gradaccord.report.figures import Figure
-from gradaccord.report.html import Section, fill
+from gradaccord.report.html import fill
+from gradaccord.report.section import NONE, Cell, Figure, Section, Table, drawn, mean_cell, named
 from gradaccord.report.svg import number
-from gradaccord.report.tables import NONE, Cell, Table, mean_cell, named
 from gradaccord.runs.files import ABOUT, read_json
 from gradaccord.runs.results import Results
 
@@ -152,7 +151,7 @@ def _matters(sweep: Sweep) -> list[Figure]:
         alt = f"Score of {len(trials)} trials by {key}."
         svg = dots(points, best, label, SCORE, alt)
         figures.append(Figure(f"by-{key}", f"Score by {key}", svg, "The best trial is the large mark."))
-    return [figure for figure in figures if figure.svg]
+    return drawn(figures)
 
 
 def _why_no_importance(sweep: Sweep) -> list[str]:

@@ -8,14 +8,14 @@ from gradaccord.compare.comparison import Standing
 from gradaccord.compare.statistics import Difference, Mean, corrected
 from gradaccord.showcase.demo.glyphs import Glyphs
 from gradaccord.showcase.demo.names import Names
-from gradaccord.showcase.demo.plane import Plane
+from gradaccord.showcase.landscape.runs import Result
 
 CAUTION = "With --fast all parts ran for a tenth of their time: a look, not a result."
 
 NO_P = ": no p value can be given for fewer than three seeds or equal differences"
 
 
-def findings(plane: Plane, names: Names, glyphs: Glyphs) -> list[str]:
+def findings(plane: Result, names: Names, glyphs: Glyphs) -> list[str]:
     """Three sentences: the languages trained on, the others, the plane with the characters."""
     return [_learned(names), _kept(names), _elsewhere(plane, glyphs)]
 
@@ -104,7 +104,7 @@ def _forgetting(names: Names, standings: Sequence[Standing]) -> str:
     return found
 
 
-def _elsewhere(plane: Plane, glyphs: Glyphs) -> str:
+def _elsewhere(plane: Result, glyphs: Glyphs) -> str:
     shares = plane.trapped
     always = [method for method, share in shares.items() if share == 1]
     never = [method for method, share in shares.items() if share == 0]

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from gradaccord.data.images.class_splits import load
+from gradaccord.meta.results import FewShotResults
 from gradaccord.meta.run import Run, RunProgress, validation_curve
 from gradaccord.meta.saved_runs import draw_run
 from gradaccord.meta.settings import settings_for
-from gradaccord.runs.files import read_json
 from gradaccord.runs.interrupts import Interrupts
 from gradaccord.showcase.demo.settings import Settings
 
@@ -49,7 +48,7 @@ def few_shot(settings: Settings, show: Callable[[RunProgress], None]) -> Glyphs:
     )
     folder = settings.out / FOLDER
     place = folder / "seed-0"
-    if not (folder / "adaptation.png").exists() or not (place / "results.json").exists():
+    if not (folder / "adaptation.png").exists() or not FewShotResults.exists(place):
         data = load("glyphs")
         with Interrupts() as interrupts:
             run = Run(chosen, data, place)
@@ -61,15 +60,15 @@ def few_shot(settings: Settings, show: Callable[[RunProgress], None]) -> Glyphs:
 
 
 def _read(place: Path, steps: int) -> Glyphs:
-    found: dict[str, Any] = read_json(place / "results.json")
+    found = FewShotResults.read(place)
     curve = validation_curve(place)
     return Glyphs(
-        before=found["curve"]["by_step"][0],
-        after=found["single"]["value"],
-        interval=found["single"]["interval"],
+        before=found.curve.by_step[0],
+        after=found.single.value,
+        interval=found.single.interval,
         steps=steps,
         untrained=curve[0][1],
-        validated=next(value for i, value, _ in curve if i == found["best_iteration"]),
-        tasks=found["single"]["tasks"],
-        iterations=found["iterations"],
+        validated=next(value for i, value, _ in curve if i == found.best_iteration),
+        tasks=found.single.tasks,
+        iterations=found.iterations,
     )

@@ -6,17 +6,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gradaccord.compare.statistics import Mean
-from gradaccord.report.extra_sections import Extras, ExtraSection, ExtraTable, Picture
+from gradaccord.report.extra_sections import Extras, ExtraSection, Picture
+from gradaccord.report.method_names import short_name
 from gradaccord.report.page import write_report
+from gradaccord.report.section import Table, mean_cell, named
 from gradaccord.showcase.demo import glyphs as characters
 from gradaccord.showcase.demo import plane as planes
 from gradaccord.showcase.demo.glyphs import Glyphs
 from gradaccord.showcase.demo.names import Names
-from gradaccord.showcase.demo.plane import Plane
+from gradaccord.showcase.landscape.runs import Result
 
 
 def write_page(
-    folder: Path, plane: Plane, names: Names, glyphs: Glyphs, findings: Sequence[str]
+    folder: Path, plane: Result, names: Names, glyphs: Glyphs, findings: Sequence[str]
 ) -> Path:
     """Write the demo's own sections and the report that shows them."""
     sections = [_names(names), _plane(plane), _glyphs(glyphs)]
@@ -30,7 +32,7 @@ def _names(names: Names) -> ExtraSection:
         seen, unseen = (Mean.of(names.forgotten(own.method, s).values()) for s in (True, False))
         zero = Mean.of(names.unseen_scores(own.method).values())
         means = (own.average, zero, seen, unseen, own.train_loss)
-        rows.append([own.method, *map(_cell, means)])
+        rows.append([named(short_name(own.method)), *map(mean_cell, means)])
     texts = ", ".join(f"{text} {loss:.2f}" for text, loss in names.before.items())
     return ExtraSection(
         title="Seen and unseen languages",
@@ -39,7 +41,7 @@ def _names(names: Names) -> ExtraSection:
             f"Masked-character loss before any training, nats: {texts}.",
         ],
         tables=[
-            ExtraTable(
+            Table(
                 id="demo-names",
                 title="Accuracy and forgetting",
                 headings=[
@@ -55,12 +57,7 @@ def _names(names: Names) -> ExtraSection:
     )  # fmt: skip
 
 
-def _cell(mean: Mean) -> tuple[str, float] | str:
-    """What is shown, and what the table is sorted by."""
-    return (str(mean), mean.mean) if mean.count else "–"
-
-
-def _plane(plane: Plane) -> ExtraSection:
+def _plane(plane: Result) -> ExtraSection:
     return ExtraSection(
         title="Three optima on a plane",
         sentences=plane.findings,
@@ -69,7 +66,7 @@ def _plane(plane: Plane) -> ExtraSection:
                 id="landscape",
                 title="Where each method ends",
                 file=f"{planes.FOLDER}/{planes.PICTURE}",
-                size="wide",
+                wide=True,
                 alt="The loss surface with three optima, the cosine of the gradients, and the paths "
                 "of nine methods from three starts.",
                 caption="The synthetic problem of Sequential Reptile's paper: every task's own "

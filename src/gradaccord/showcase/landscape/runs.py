@@ -9,13 +9,15 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
+from typing import ClassVar
 
 import torch
+from pydantic import ConfigDict, Field
 
-from gradaccord.runs.files import write_json
+from gradaccord.runs.files import RESULTS
+from gradaccord.runs.versioned import Versioned
 from gradaccord.showcase.landscape import batched, unbatched
 from gradaccord.showcase.landscape.problem import OPTIMA, STARTS, TASKS, losses, mean_cosine
 from gradaccord.version import __version__
@@ -86,15 +88,20 @@ class Row:
         return sum(self.trapped.values())
 
 
-@dataclass
-class Result:
-    """All rows, and the paths behind them."""
+class Result(Versioned):
+    """What `results.json` holds, and the paths behind it."""
+
+    FILE: ClassVar[str] = RESULTS
+    model_config = ConfigDict(arbitrary_types_allowed=True)
 
     settings: Settings
-    rows: list[Row] = field(default_factory=list)  # by method and start
-    sweep: list[Row] = field(default_factory=list)  # some of the methods at every rate
-    paths: dict[str, torch.Tensor] = field(default_factory=dict)  # [1 + updates, starts, seeds, 2]
+    rows: list[Row]  # by method and start
+    sweep: list[Row]  # some of the methods at every rate
+    findings: list[str] = Field(default_factory=list)
     seconds: float = 0.0
+    versions: dict[str, str] = Field(default_factory=dict)
+    # [1 + updates, starts, seeds, 2]; not written
+    paths: dict[str, torch.Tensor] = Field(default={}, exclude=True)
 
     def of(self, method: str, rate: float | None = None) -> list[Row]:
         """The rows of one method, one for each start; at one of the sweep's rates, if given."""
@@ -102,20 +109,11 @@ class Result:
             return [row for row in self.rows if row.method == method]
         return [row for row in self.sweep if (row.method, row.rate) == (method, rate)]
 
-    def save(self, folder: Path) -> Path:
-        """Write settings, rows and findings to `results.json` in a folder."""
-        path = folder / "results.json"
-        everything = {
-            "settings": asdict(self.settings),
-            "rows": [asdict(row) for row in self.rows],
-            "sweep": [asdict(row) for row in self.sweep],
-            "findings": findings(self),
-            "seconds": self.seconds,
-            "versions": {"gradaccord": __version__, "torch": torch.__version__},
-        }
-        folder.mkdir(parents=True, exist_ok=True)
-        write_json(path, everything)
-        return path
+    @property
+    def trapped(self) -> dict[str, float]:
+        """Method -> share of its runs that end in a task's own optimum, mean over the starts."""
+        methods = dict.fromkeys(row.method for row in self.rows)
+        return {method: mean_of(self.of(method), "trapped_share") for method in methods}
 
 
 def run(
@@ -130,15 +128,16 @@ def run(
 ) -> Result:
     """Run all methods, on one thread; about ten seconds. The global random state is left alone."""
     settings = Settings(seeds, steps, outer_steps, inner_steps, outer_lr, tuple(rates))
-    result = Result(settings)
     started = time.perf_counter()
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        _run(result, progress)
+        result = _run(settings, progress)
     finally:
         torch.set_num_threads(threads)
+    result.findings = findings(result)
     result.seconds = time.perf_counter() - started
+    result.versions = {"gradaccord": __version__, "torch": str(torch.__version__)}
     return result
 
 
@@ -169,21 +168,6 @@ def findings(result: Result) -> list[str]:
 def mean_of(rows: Sequence[Row], quantity: str) -> float:
     """Mean of a field of `Row` over rows, which are the starts of one method."""
     return sum(float(getattr(row, quantity)) for row in rows) / len(rows)
-
-
-class _Clock:
-    """Counts updates over all methods and guesses how long the rest takes."""
-
-    def __init__(self, total: int, progress: Progress) -> None:
-        self.progress = progress
-        self.started = time.perf_counter()
-        self.done = 0
-        self.total = total
-
-    def tick(self, method: str) -> None:
-        self.done += 1
-        left = (time.perf_counter() - self.started) / self.done * (self.total - self.done)
-        self.progress(method, self.done, self.total, left)
 
 
 @dataclass(frozen=True)
@@ -225,26 +209,27 @@ def _method_runs(chosen: Settings) -> dict[str, _MethodRun]:
     }
 
 
-def _run(result: Result, progress: Progress) -> None:
-    runs = _method_runs(result.settings)
-    clock = _Clock(sum(own.updates for own in runs.values()), progress)
+def _run(settings: Settings, progress: Progress) -> Result:
+    runs = _method_runs(settings)
+    total = sum(own.updates for own in runs.values())
+    rows: list[Row] = []
+    sweep: list[Row] = []
+    paths = {}
+    done, began = 0, time.perf_counter()
     for method, how in runs.items():
-        rates = [how.rate, *(result.settings.rates if method in SWEPT else ())]
+        rates = [how.rate, *(settings.rates if method in SWEPT else ())]
+        points = []
         iterates = how.iterates(torch.tensor(rates, dtype=torch.float64, device="cpu"))
-        own, *others = _path(method, iterates, how.updates, clock).unbind(1)
-        result.paths[method] = own
-        result.rows.extend(summary(method, own, how.rate))
+        for point in islice(iterates, how.updates):
+            points.append(point)
+            done += 1
+            progress(method, done, total, (time.perf_counter() - began) / done * (total - done))
+        whole = torch.stack([STARTS[:, None].expand_as(points[0]), *points])
+        paths[method], *others = whole.unbind(1)  # by rate: [1 + updates, starts, seeds, 2]
+        rows += summary(method, paths[method], how.rate)
         for rate, path in zip(rates[1:], others, strict=True):
-            result.sweep.extend(summary(method, path, rate))
-
-
-def _path(method: str, iterates: Iterator[torch.Tensor], length: int, clock: _Clock) -> torch.Tensor:
-    """The start and `length` iterates: [1 + length, rates, starts, seeds, 2]."""
-    points = []
-    for point in islice(iterates, length):
-        points.append(point)
-        clock.tick(method)
-    return torch.stack([STARTS[:, None].expand_as(points[0]), *points])
+            sweep += summary(method, path, rate)
+    return Result(settings=settings, rows=rows, sweep=sweep, paths=paths)
 
 
 def last_of(path: torch.Tensor) -> torch.Tensor:

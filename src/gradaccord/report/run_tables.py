@@ -1,55 +1,20 @@
-"""The tables of a report: cells with the number by which they are sorted."""
+"""The tables of a run or a comparison: scores, differences, costs and the worst examples."""
 
 from __future__ import annotations
 
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from gradaccord.compare.comparison import AVERAGE, Standing
 from gradaccord.compare.statistics import PAIRS, Difference, Mean, corrected, short_p
 from gradaccord.compare.summary import scores_by_seed
 from gradaccord.report.data import FinishedRun, ReportData
+from gradaccord.report.section import NONE, Cell, Table, mean_cell, named, number_cell
 from gradaccord.report.svg import cut
 
-NONE = "–"
-LONG = 20  # rows that a reader scrolls over
-MANY = 4  # tables of one sort, likewise
-
-
-@dataclass(frozen=True)
-class Cell:
-    """What is shown, and what it is sorted by: a number, None for what has none, or its text."""
-
-    text: str
-    sort: float | str | None = None
-
-
-@dataclass(frozen=True)
-class Table:
-    """The first cell of a row names it."""
-
-    id: str
-    title: str
-    headings: list[str]
-    rows: list[list[Cell]]
-    caption: str = ""
-    one_of_many: bool = False
-
-    @property
-    def folded(self) -> bool:
-        """Whether it is opened by a click, so that what follows is found."""
-        return self.one_of_many or len(self.rows) > LONG
-
-    @property
-    def numbers(self) -> list[bool]:
-        """Which columns hold numbers alone."""
-        return [
-            all(isinstance(cell.sort, float) or cell.text == NONE for cell in column)
-            for column in zip(*self.rows, strict=True)
-        ]
+MANY = 4  # tables of one sort that a reader scrolls over
 
 
 def leaderboard(data: ReportData) -> Table | None:
@@ -59,14 +24,14 @@ def leaderboard(data: ReportData) -> Table | None:
         return None
     rows = [
         [
-            named(own.label),
+            named(data.label(own)),
             mean_cell(own.average),
             Cell("baseline", 0.0) if own is comparison.baseline else _difference(own.vs_baseline),
             _difference(own.vs_control),
-            _number(own.train_loss.mean, "{:.3f}"),
-            _number(own.cosine.mean, "{:.3f}"),
-            _number(own.distance.mean, "{:.2f}"),
-            *(_number(cost, "{:.2f}×") for _, cost in own.costs),
+            number_cell(own.train_loss.mean, "{:.3f}"),
+            number_cell(own.cosine.mean, "{:.3f}"),
+            number_cell(own.distance.mean, "{:.2f}"),
+            *(number_cell(cost, "{:.2f}×") for _, cost in own.costs),
             _seeds(own),
         ]
         for own in comparison.methods
@@ -95,7 +60,7 @@ def per_task(data: ReportData) -> Table | None:
     tasks = comparison.tasks
     rows = [
         [
-            named(own.label),
+            named(data.label(own)),
             *(mean_cell(own.scores.get(task, Mean.of([]))) for task in (AVERAGE, *tasks)),
         ]
         for own in comparison.methods
@@ -141,10 +106,10 @@ def differences(data: ReportData) -> Table | None:
     of_averages, of_tasks = (sum(not d.no_p for d in own.values()) for own in (averages, single))
     rows = [
         [
-            named(own.label),
+            named(data.label(own)),
             named(task),
             *_paired(known.get((own.method, baseline, task))),
-            named(own.control) if own.control else Cell(NONE),
+            named(data.names[own.control]) if own.control else Cell(NONE),
             *_paired(known.get((own.method, own.control, task))),
         ]
         for own in others
@@ -153,7 +118,17 @@ def differences(data: ReportData) -> Table | None:
     return Table(
         "differences",
         "Differences",
-        ["method", "task", f"to {baseline}", "p", "Holm p", "control", "to control", "p", "Holm p"],
+        [
+            "method",
+            "task",
+            f"to {data.names[baseline]}",
+            "p",
+            "Holm p",
+            "control",
+            "to control",
+            "p",
+            "Holm p",
+        ],
         rows,
         "In points of percent, mean ± standard error of the differences seed by seed, p of the paired "
         "t-test. Of many tests some fall below 0.05 by chance: beside it is p as corrected by Holm, "
@@ -177,7 +152,7 @@ def scores(data: ReportData) -> Table | None:
                 [
                     named(task + ("" if task in results.trained else " (never trained on)")),
                     Cell(metric + (" (main)" if metric == main else "")),
-                    *(_number(own.get(metric), "{:.2f}") for own in known),
+                    *(number_cell(own.get(metric), "{:.2f}") for own in known),
                 ]
             )
     if not rows or not splits:
@@ -198,7 +173,9 @@ def costs(data: ReportData) -> Table:
         spent = {key: [getattr(run.results.cost, key) for run in runs] for key in forms}
         known = {key: [value for value in own if value is not None] for key, own in spent.items()}
         means = {key: statistics.fmean(own) if own else None for key, own in known.items()}
-        rows.append([named(name), *(_number(means[key], form) for key, form in forms.items())])
+        rows.append(
+            [named(data.names[name]), *(number_cell(means[key], form) for key, form in forms.items())]
+        )
     over = "Mean over seeds. " if len(data.runs) > 1 else ""
     return Table(
         "costs",
@@ -227,7 +204,7 @@ def worst(runs: Sequence[tuple[str, FinishedRun]]) -> list[Table]:
                 Cell(one.text),
                 Cell(_label_text(one.gold)),
                 Cell(_label_text(one.predicted)),
-                *([_number(one.by, "{:.3g}")] if by else []),
+                *([number_cell(one.by, "{:.3g}")] if by else []),
                 Cell(one.id),
             ]
             for one in errors.worst
@@ -247,16 +224,6 @@ def worst(runs: Sequence[tuple[str, FinishedRun]]) -> list[Table]:
     return found
 
 
-def named(name: str) -> Cell:
-    """A cell that is sorted by its text."""
-    return Cell(name, name)
-
-
-def mean_cell(mean: Mean, digits: int = 2) -> Cell:
-    """A mean ± its error, sorted by the mean."""
-    return Cell(mean.text(digits), mean.mean) if mean.count else Cell(NONE)
-
-
 def _difference(difference: Difference | None) -> Cell:
     if difference is None or not difference.count:
         return Cell(NONE)
@@ -272,12 +239,6 @@ def _paired(between: Difference | None) -> list[Cell]:
         Cell(f"{between.mean:+.2f}{error}", between.mean),
         *(Cell(NONE) if math.isnan(p) else Cell(short_p(p), p) for p in (between.p, between.p_holm)),
     ]
-
-
-def _number(value: float | None, form: str) -> Cell:
-    if value is None or not math.isfinite(value):
-        return Cell(NONE)
-    return Cell(form.format(value), float(value))
 
 
 def _seeds(own: Standing) -> Cell:

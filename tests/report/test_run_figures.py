@@ -9,8 +9,8 @@ def test_every_figure_is_there_and_says_what_it_shows(page):
     expected = {
         "figure-train-loss", "figure-dev-average", "figure-dev-mood", "figure-dev-share",
         "figure-step-dot", "figure-step-cosine", "figure-step-conflicts", "figure-task-cosine",
-        "figure-trade-off", "figure-cosines-sum", "figure-cosines-pcgrad", "figure-distance",
-        "figure-cost-seconds", "figure-cost-gradients", "figure-cost-memory-mb",
+        "figure-forest", "figure-trade-off", "figure-cosines-sum", "figure-cosines-pcgrad",
+        "figure-distance",
     }  # fmt: skip
     assert expected <= set(page.figures)
     assert any(name.startswith("figure-confusion-") and name.endswith("-mood") for name in page.figures)

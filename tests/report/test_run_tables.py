@@ -10,7 +10,7 @@ import pytest
 from report_support import Page, results_of
 
 from gradaccord.report.page import write_report
-from gradaccord.report.tables import Cell, Table
+from gradaccord.report.section import Cell, Table
 
 
 def average(results, split="test"):
@@ -28,8 +28,8 @@ def test_a_table_is_folded_when_it_is_long_or_one_of_many():
 
 def test_every_table_is_there(page):
     assert page.tables == [
-        "leaderboard", "per-task", "differences", "costs", "worst-mood", "worst-share", "commands",
-        "versions",
+        "leaderboard", "methods", "per-task", "differences", "costs", "worst-mood", "worst-share",
+        "commands", "versions",
     ]  # fmt: skip
     for name in page.tables:
         headings, *rows = page.table(name)
