@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from gradaccord.compare.budget import budget_of
 from gradaccord.compare.processes import Progress, Run, run_all
-from gradaccord.compare.setup import budget_of
 from gradaccord.compare.specs import Spec
 from gradaccord.reproduce.entry import COMPARE, DATA, Entry, Plain
 from gradaccord.reproduce.merge import merged
@@ -89,7 +89,7 @@ def _checked(content: Plain, data: Path | None, source: str) -> Config:
 def _gradients(config: str, data: Path | None) -> int:
     """The budget of a configuration in JSON; to count epochs the data has to be read."""
     read = Config.model_validate_json(config)
-    return read.train.gradients or budget_of(read, load_problem(read, data))
+    return read.train.gradients or int(budget_of(read, load_problem(read, data)).amount)
 
 
 def _train(
