@@ -90,7 +90,8 @@ def remarks(comparison: Comparison) -> tuple[str, ...]:
         f"Scores are in percent on {comparison.split}, mean ± standard error over seeds; differences "
         "are paired by seed, p of a t-test, beside it p as corrected by Holm for all tests of the "
         f"table ({comparison.tests_with_p}); there is no p for fewer than {PAIRS} pairs of seeds or "
-        "equal differences; costs are relative to the baseline."
+        "equal differences; where nothing is clear, the smallest true difference that the test could "
+        "see: it would find it four times in five; costs are relative to the baseline."
     ]
     if comparison.budget is not None:
         found.append(comparison.budget.sentence)
@@ -121,7 +122,20 @@ def findings(comparison: Comparison) -> tuple[str, ...]:
     )
     if better:
         found = f"Clearly better than {baseline.method} and than its control: {_named(better)}."
-    return (found, *([f"Clearly worse than {baseline.method}: {_named(worse)}."] if worse else ()))
+    more = [f"Clearly worse than {baseline.method}: {_named(worse)}."] if worse else []
+    return (found, *more, _reach(comparison))
+
+
+def _reach(comparison: Comparison) -> str:
+    """How small a difference the tests could have found."""
+    effects = [own.smallest_effect for own in comparison.tests.values()]
+    known = sorted(effect for effect in effects if math.isfinite(effect))
+    low, high = f"{known[0]:.1f}", f"{known[-1]:.1f}"
+    shown = low if low == high else f"{low} to {high}"
+    return (
+        f"With {len(comparison.baseline.seeds)} seeds a test notices a true difference of {shown} "
+        "points four times in five; smaller ones may go unnoticed."
+    )
 
 
 def _named(standings: Sequence[Standing]) -> str:

@@ -12,7 +12,7 @@ from rich.table import Table
 from gradaccord.compare.comparison import AVERAGE, Comparison, Standing
 from gradaccord.compare.statistics import Difference, Mean
 
-P_COLUMNS = ("p", "Holm p", "why no p")
+P_COLUMNS = ("p", "Holm p", "why no p", "smallest effect")
 
 
 def write_tables(comparison: Comparison, folder: Path) -> list[Path]:
@@ -110,7 +110,7 @@ def _whole_method(own: Standing, comparison: Comparison) -> list[Any]:
     return [
         *_with_p(own.vs_baseline),
         own.control or "",
-        *([""] * 4 if own.vs_control is None else _with_p(own.vs_control)),
+        *([""] * (1 + len(P_COLUMNS)) if own.vs_control is None else _with_p(own.vs_control)),
         *(mean.mean for mean in (own.train_loss, own.cosine, own.distance)),
         *(cost for _, cost in own.costs),
         len(own.collapsed),
@@ -121,7 +121,13 @@ def _whole_method(own: Standing, comparison: Comparison) -> list[Any]:
 
 def _with_p(difference: Difference) -> list[Any]:
     """The difference and the `P_COLUMNS`."""
-    return [difference.mean, difference.p, difference.p_holm, difference.no_p]
+    return [
+        difference.mean,
+        difference.p,
+        difference.p_holm,
+        difference.no_p,
+        difference.smallest_effect,
+    ]
 
 
 def _number(mean: Mean, digits: int) -> str:

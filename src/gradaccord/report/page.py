@@ -9,7 +9,7 @@ from typing import Any
 
 from gradaccord.compare.specs import Spec
 from gradaccord.report import run_figures, run_tables
-from gradaccord.report.answer import answer, forest_plot
+from gradaccord.report.answer import forest_plot
 from gradaccord.report.data import ReportData, read_report_data
 from gradaccord.report.extra_sections import read_extras
 from gradaccord.report.forgetting import forgetting_figures, forgetting_table
@@ -103,7 +103,7 @@ def _findings(data: ReportData) -> list[str]:
     if data.comparison is not None:
         collapsed = [own.method for own in data.comparison.methods if own.collapsed]
         missing = sum(len(own.missing) for own in data.comparison.methods)
-        found = answer(data.comparison)
+        found = list(data.comparison.findings)
         if collapsed:
             found.append(
                 f"Did not learn on some seed, so that its cosines mean nothing: {', '.join(collapsed)}."

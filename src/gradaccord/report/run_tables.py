@@ -45,8 +45,9 @@ def leaderboard(data: ReportData) -> Table | None:
         rows,
         f"Average of the trained tasks' main metrics on {comparison.split}, mean ± standard error "
         "over seeds. Differences are paired by seed, p by a t-test, beside it p as corrected by Holm "
-        "for all tests of this table. Train loss, task cosine and distance from the start are those of "
-        "the last evaluation; costs are relative to the baseline."
+        "for all tests of this table; where nothing is clear, the smallest true difference that the "
+        "test could see (four times in five). Train loss, task cosine and distance from the start are "
+        "those of the last evaluation; costs are relative to the baseline."
         + ("" if comparison.budget is None else f" {comparison.budget.sentence}"),
     )  # fmt: skip
 
@@ -124,15 +125,18 @@ def differences(data: ReportData) -> Table | None:
             f"to {data.names[baseline]}",
             "p",
             "Holm p",
+            "could see",
             "control",
             "to control",
             "p",
             "Holm p",
+            "could see",
         ],
         rows,
         "In points of percent, mean ± standard error of the differences seed by seed, p of the paired "
         "t-test. Of many tests some fall below 0.05 by chance: beside it is p as corrected by Holm, "
         f"for the {of_averages} tests of averages together and for the {of_tasks} of single tasks. "
+        "Could see: the smallest true difference that the test finds four times in five. "
         f"Fewer than {PAIRS} pairs of seeds, or equal differences, have no p value.",
     )
 
@@ -231,13 +235,14 @@ def _difference(difference: Difference | None) -> Cell:
 
 
 def _paired(between: Difference | None) -> list[Cell]:
-    """The difference, its p, and that corrected."""
+    """The difference, its p, that corrected, and the smallest effect that the test could see."""
     if between is None or not between.count:
-        return [Cell(NONE)] * 3
+        return [Cell(NONE)] * 4
     error = "" if math.isnan(between.error) else f" ± {between.error:.2f}"
     return [
         Cell(f"{between.mean:+.2f}{error}", between.mean),
         *(Cell(NONE) if math.isnan(p) else Cell(short_p(p), p) for p in (between.p, between.p_holm)),
+        number_cell(between.smallest_effect, "{:.2f}"),
     ]
 
 
