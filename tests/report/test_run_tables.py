@@ -49,6 +49,19 @@ def test_leaderboard_holds_the_runs_scores_the_best_first(page, comparison):
     assert means == sorted(means, reverse=True)
 
 
+def test_tasks_stand_beside_chance_and_majority_and_marked_scores_have_a_star(page, comparison):
+    headings, *rows = page.table("per-task")
+    found = {row[0]: dict(zip(headings, row, strict=True)) for row in rows}
+    known = results_of(comparison, "sum", 0)["references"]["mood"]
+    assert known["split"] == "test"
+    for what in ("chance", "majority"):
+        assert found[what]["mood (accuracy)"] == f"{known[what]:.2f}"
+    for method in ("sum", "pcgrad", "stl"):
+        marks = [results_of(comparison, method, s)["references"]["mood"]["mark"] for s in (0, 1)]
+        assert found[method]["mood (accuracy)"].endswith(" *") == any(marks)
+    assert any(row["mood (accuracy)"].endswith(" *") for row in found.values())
+
+
 def test_two_seeds_have_differences_and_no_p_value(page, comparison):
     _, *rows = page.table("differences")
     found = {(row[0], row[1]): row for row in rows}

@@ -7,12 +7,13 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from gradaccord.compare.comparison import AVERAGE, Standing
+from gradaccord.compare.comparison import AVERAGE, UNSEEN, Standing
 from gradaccord.compare.statistics import PAIRS, Difference, Mean, corrected, short_p
 from gradaccord.compare.summary import scores_by_seed
 from gradaccord.report.data import FinishedRun, ReportData
 from gradaccord.report.section import NONE, Cell, Table, mean_cell, named, number_cell
 from gradaccord.report.svg import cut
+from gradaccord.tasks.references import Reference
 
 MANY = 4  # tables of one sort that a reader scrolls over
 
@@ -57,22 +58,28 @@ def per_task(data: ReportData) -> Table | None:
     comparison = data.comparison
     if comparison is None:
         return None
-    trained, metrics = data.runs[0].results.trained, comparison.metrics
-    tasks = comparison.tasks
+    trained, metrics = (*data.runs[0].results.trained, UNSEEN), {UNSEEN: "main metrics"}
+    metrics |= comparison.metrics
+    tasks = comparison.columns
     rows = [
         [
             named(data.label(own)),
-            *(mean_cell(own.scores.get(task, Mean.of([]))) for task in (AVERAGE, *tasks)),
+            *(_score(own, task) for task in (AVERAGE, *tasks)),
         ]
         for own in comparison.methods
     ]
+    for what in ("chance", "majority") if comparison.references else ():
+        known = [comparison.references.get(task, {}).get(what) for task in (AVERAGE, *tasks)]
+        rows.append([named(what), *(number_cell(value, "{:.2f}") for value in known)])
     headings = [f"{t} ({metrics[t]})" + ("" if t in trained else ", never trained on") for t in tasks]
     return Table(
         "per-task",
         "Task by task",
         ["method", AVERAGE, *headings],
         rows,
-        f"In percent on {comparison.split}, mean ± standard error over seeds.",
+        f"In percent on {comparison.split}, mean ± standard error over seeds. Chance is a guess, "
+        "majority the same answer always; * marks a method that predicts one class or is not above "
+        "majority by two standard errors at that number of examples.",
     )
 
 
@@ -149,6 +156,7 @@ def scores(data: ReportData) -> Table | None:
     splits = [split for split in ("dev", "test") if results.scores(split)]
     rows = []
     for task, main in results.metrics.items():
+        beside = [results.reference(task, split) for split in splits]
         known = [results.scores(split).get(task, {}) for split in splits]
         names = dict.fromkeys(name for own in known for name in own)
         for metric in sorted(names, key=lambda name: name != main):
@@ -157,12 +165,17 @@ def scores(data: ReportData) -> Table | None:
                     named(task + ("" if task in results.trained else " (never trained on)")),
                     Cell(metric + (" (main)" if metric == main else "")),
                     *(number_cell(own.get(metric), "{:.2f}") for own in known),
+                    *_beside(beside if metric == main else [None] * len(splits)),
                 ]
             )
     if not rows or not splits:
         return None
-    caption = f"In percent, at the best weights on dev (step {results.best_step})."
-    return Table("scores", "Scores", ["task", "metric", *splits], rows, caption)
+    caption = (
+        f"In percent, at the best weights on dev (step {results.best_step}). Chance is a guess, "
+        "majority the same answer always."
+    )
+    more = [f"{what}, {split}" for split in splits for what in ("chance", "majority")]
+    return Table("scores", "Scores", ["task", "metric", *splits, *more, "note"], rows, caption)
 
 
 def costs(data: ReportData) -> Table:
@@ -226,6 +239,22 @@ def worst(runs: Sequence[tuple[str, FinishedRun]]) -> list[Table]:
             )
         )
     return found
+
+
+def _score(own: Standing, task: str) -> Cell:
+    """The mean, with a star where it is no skill."""
+    cell = mean_cell(own.scores.get(task, Mean.of([])))
+    return Cell(own.marked(task), cell.sort) if own.marks.get(task) else cell
+
+
+def _beside(known: Sequence[Reference | None]) -> list[Cell]:
+    """Chance and majority on each split, and the marks."""
+    cells = []
+    for own in known:
+        for value in (None, None) if own is None else (own.chance, own.majority):
+            cells.append(number_cell(value, "{:.2f}"))
+    marks = [f"{own.mark} ({own.split})" for own in known if own is not None and own.mark]
+    return [*cells, Cell(", ".join(marks) or NONE)]
 
 
 def _difference(difference: Difference | None) -> Cell:

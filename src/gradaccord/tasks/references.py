@@ -28,6 +28,13 @@ class Reference:
     majority: float
     mark: str = ""
 
+    @property
+    def text(self) -> str:
+        """In a few words."""
+        return f"chance {self.chance:.2f}, majority {self.majority:.2f}" + (
+            f"; {self.mark}" if self.mark else ""
+        )
+
 
 def reference(
     task: Task[Any],
