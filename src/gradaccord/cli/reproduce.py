@@ -54,9 +54,11 @@ def reproduce(
     console = Console()
     with user_mistakes(ValueError, OSError, ModuleNotFoundError):
         from gradaccord.cli.compare_screen import Screen
+        from gradaccord.reproduce.differences import current_records
         from gradaccord.reproduce.entry import Size, all_entries, find_entry
         from gradaccord.reproduce.plan import missing, missing_files, plan
         from gradaccord.reproduce.run import Folders, run_entry
+        from gradaccord.reproduce.table import tables
 
         entries = all_entries()
         if name is None:
@@ -93,6 +95,9 @@ def reproduce(
     for label, reason in failures.items():
         screen.say(f"Failed: {label}: {reason}")
     screen.say(f"Took {time.monotonic() - began:.0f} s. Records: {results / entry.name}")
+    for table in tables(entry, current_records(entry, results, size), size):
+        for line in ("", *table.text()):
+            screen.say(line)
     if failures:
         raise typer.Exit(1)
 
