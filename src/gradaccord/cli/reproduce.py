@@ -17,6 +17,9 @@ def reproduce(
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="An entry; without one, all are listed.")
     ] = None,
+    list_: Annotated[
+        bool, typer.Option("--list", help="List every entry: claim, status, command.")
+    ] = False,
     small: Annotated[
         bool, typer.Option("--small", help="The setting for two cores instead of the published one.")
     ] = False,
@@ -54,6 +57,7 @@ def reproduce(
     console = Console()
     with user_mistakes(ValueError, OSError, ModuleNotFoundError):
         from gradaccord.cli.compare_screen import Screen
+        from gradaccord.cli.reproduce_screen import listing
         from gradaccord.reproduce.differences import current_records
         from gradaccord.reproduce.entry import Size, all_entries, find_entry
         from gradaccord.reproduce.plan import missing, missing_files, plan
@@ -61,9 +65,10 @@ def reproduce(
         from gradaccord.reproduce.table import tables
 
         entries = all_entries()
-        if name is None:
-            for entry in entries.values():
-                console.print(f"{entry.name}: {entry.title}", highlight=False, soft_wrap=True)
+        screen = Screen(console)
+        if name is None or list_:
+            for line in listing(entries.values(), results):
+                screen.say(line)
             return
         entry = find_entry(name, entries)
         size: Size = "small" if small else "full"
@@ -74,7 +79,6 @@ def reproduce(
         planned = plan(
             entry, size, seeds=seeds, budget=budget, only=_names(only), variants=_names(variant)
         )
-        screen = Screen(console)
         left = missing(planned, results)
         screen.say(f"{entry.name}: {len(planned)} runs, {len(left)} to do, {jobs} at a time.")
         began = time.monotonic()

@@ -1,0 +1,26 @@
+"""What `reproduce` prints: the list of entries."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from pathlib import Path
+
+from gradaccord.reproduce.entry import PAPERS, Entry
+from gradaccord.reproduce.grid import WIDTH
+from gradaccord.reproduce.status import command, status_of
+
+
+def listing(entries: Iterable[Entry], results: Path) -> Iterator[str]:
+    """Every entry below its paper: title, status, claim and command."""
+    for paper, own in groupby(entries, key=lambda entry: entry.paper):
+        yield PAPERS[paper]
+        for entry in own:
+            yield f"  {entry.name}: {entry.title}"
+            yield f"    status: {status_of(entry, results).text}"
+            yield from textwrap.wrap(
+                f"claim: {entry.claim}", WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 6
+            )
+            yield f"    {command(entry)}"
+        yield ""
