@@ -1,10 +1,13 @@
 """Ours beside the published numbers."""
 
+import re
+from pathlib import Path
+
 import pytest
 from reproduce_toy import made_record, save_made
 
 from gradaccord.reproduce.differences import current_records
-from gradaccord.reproduce.entry import Published
+from gradaccord.reproduce.entry import Published, all_entries
 from gradaccord.reproduce.plan import plan
 from gradaccord.reproduce.records import OVERALL
 from gradaccord.reproduce.table import tables
@@ -35,8 +38,8 @@ def test_an_arm_and_the_published_row_of_its_name_share_a_row(trio, tmp_path):
 
 def test_without_records_the_published_numbers_are_shown(trio):
     (only,) = tables(trio, [])
-    assert only.title == "Published (Table 0)"
-    assert cells(only, "plain") == {"film": "50", "bank": "–"}
+    assert only.title == "Published: Table 0."
+    assert cells(only, "plain") == {"published film": "50", "published bank": "–"}
     bare = trio.model_copy(update={"published": Published(source="Figure 1")})
     assert tables(bare, []) == []
 
@@ -74,3 +77,16 @@ def test_of_a_single_arm_every_metric_and_the_errors_are_shown(trio, trio_record
     assert cells(errors, "sst") == {
         "examples, all seeds": "10", "wrong": "40.0 %", "of these in the next class": "75.0 %",
     }  # fmt: skip
+
+
+def test_numbers_from_the_benchmarks_are_those_of_the_benchmarks():
+    """Overheads of DotProd: CPU time over that of plain gradients, in percent."""
+    text = (Path(__file__).parents[2] / "benchmarks" / "README.md").read_text()
+    (grid,) = tables(all_entries()["dotprod-table-3"], [])
+    for name, way in (
+        ("every 2", "DotProd, differences"),
+        ("every 10", "every=10, differences: ten batches"),
+    ):
+        (ratio,) = re.findall(rf"^\| {way} \| ([\d.]+) \|", text, re.M)
+        assert cells(grid, name)["ours overhead %"] == f"{100 * float(ratio) - 100:.0f}"
+    assert cells(grid, "every 5")["ours overhead %"] == "–"

@@ -38,6 +38,10 @@ def reproduce(
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep models and checkpoints of finished runs.")
     ] = False,
+    write_docs: Annotated[
+        bool,
+        typer.Option("--write-docs", help="Write docs/results.md, docs/claims.md and their figures."),
+    ] = False,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the runs.")] = Path(
         "runs/reproduce"
     ),
@@ -57,20 +61,29 @@ def reproduce(
     console = Console()
     with user_mistakes(ValueError, OSError, ModuleNotFoundError):
         from gradaccord.cli.compare_screen import Screen
-        from gradaccord.cli.reproduce_screen import listing
+        from gradaccord.cli.reproduce_screen import listing, published
         from gradaccord.reproduce.differences import current_records
-        from gradaccord.reproduce.entry import Size, all_entries, find_entry
+        from gradaccord.reproduce.entry import DATA, Size, all_entries, find_entry
+        from gradaccord.reproduce.page import write_docs as write_pages
         from gradaccord.reproduce.plan import missing, missing_files, plan
         from gradaccord.reproduce.run import Folders, run_entry
         from gradaccord.reproduce.table import tables
 
         entries = all_entries()
         screen = Screen(console)
+        if write_docs:
+            for path in write_pages(entries, results, Path("docs")):
+                screen.say(f"Written: {path}")
+            return
         if name is None or list_:
             for line in listing(entries.values(), results):
                 screen.say(line)
             return
         entry = find_entry(name, entries)
+        if entry.kind == DATA:
+            for line in published(entry):
+                screen.say(line)
+            return
         size: Size = "small" if small else "full"
         setting = entry.setting(size)
         absent = missing_files(setting.needs, setting.publisher, data)

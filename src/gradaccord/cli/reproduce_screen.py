@@ -1,4 +1,4 @@
-"""What `reproduce` prints: the list of entries."""
+"""What `reproduce` prints: the list of entries, and numbers of a paper that nothing is run for."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from gradaccord.reproduce.entry import PAPERS, Entry
 from gradaccord.reproduce.grid import WIDTH
 from gradaccord.reproduce.status import command, status_of
+from gradaccord.reproduce.table import tables
 
 
 def listing(entries: Iterable[Entry], results: Path) -> Iterator[str]:
@@ -24,3 +25,14 @@ def listing(entries: Iterable[Entry], results: Path) -> Iterator[str]:
             )
             yield f"    {command(entry)}"
         yield ""
+
+
+def published(entry: Entry) -> Iterator[str]:
+    """An entry of the kind `data`."""
+    yield f"{entry.name}: {entry.title}"
+    yield from textwrap.wrap(f"Claim: {entry.claim}", WIDTH)
+    grids = tables(entry, [])
+    for grid in grids:
+        yield from ("", *grid.text())
+    if not grids:
+        yield f"Published in {entry.published.source}; its numbers were not at hand."

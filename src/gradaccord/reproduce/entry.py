@@ -141,6 +141,7 @@ class Entry(_Section):
     claim: str
     kind: str = COMPARE
     published: Published
+    ours: Published | None = None  # of the kind `data`: from elsewhere, under the same names
     full: Setting | None = None
     small: Setting | None = None
     recipe_only: str | None = None  # the data file that is missing

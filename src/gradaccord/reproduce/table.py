@@ -39,7 +39,7 @@ def tables(entry: Entry, records: Sequence[RunRecord], size: Size = "small") -> 
     """Everything there is to show of an entry; without records, the published numbers."""
     setting = entry.small if size == "small" else entry.full
     if setting is None or not records:
-        return published_tables(entry.published)
+        return published_tables(entry)
     found = []
     rows = list(_rows(setting, records))
     for variant in setting.variants:
@@ -60,16 +60,26 @@ def tables(entry: Entry, records: Sequence[RunRecord], size: Size = "small") -> 
     return [*found, *([tests_table(setting, tests)] if tests else [])]
 
 
-def published_tables(published: Published) -> list[Grid]:
-    """The paper's numbers alone."""
-    if not published.rows:
+def published_tables(entry: Entry) -> list[Grid]:
+    """The paper's numbers, and beside them ours where they come from elsewhere."""
+    published, ours = entry.published, entry.ours
+    names = dict.fromkeys([*published.rows, *(ours.rows if ours else ())])
+    if not names:
         return []
+    columns = [f"published {name}" for name in published.columns]
+    columns += [f"ours {name}" for name in ours.columns] if ours else []
     rows = [
-        (name, *(NONE if value is None else f"{value:g}" for value in row))
-        for name, row in published.rows.items()
+        (name, *_printed(published, name), *(_printed(ours, name) if ours else ())) for name in names
     ]
-    title = f"Published ({published.source})"
-    return [Grid(title, ("", *published.columns), tuple(rows), published.note or "")]
+    sources = f"Published: {published.source}." + (f" Ours: {ours.source}." if ours else "")
+    note = " ".join(one.note for one in (published, ours) if one is not None and one.note)
+    return [Grid(sources, ("", *columns), tuple(rows), note)]
+
+
+def _printed(published: Published, name: str) -> list[str]:
+    """A row as it is printed; dashes where there is none."""
+    given = published.rows.get(name, (None,) * len(published.columns))
+    return [NONE if value is None else f"{value:g}" for value in given]
 
 
 def tests_table(setting: Setting, tests: Sequence[Tested]) -> Grid:
@@ -138,17 +148,15 @@ def _scores(entry: Entry, title: str, rows: Sequence[Row]) -> Grid:
         if OVERALL in (setting_metric, *published.columns):
             columns.append((OVERALL, OVERALL))
 
-    def printed(name: str) -> list[str]:
-        given = published.rows.get(name, (None,) * len(published.columns))
-        return [NONE if value is None else f"{value:g}" for value in given]
-
     lines = [
-        (row.arm, *(row.mean(metric).text(1) for _, metric in columns), *printed(row.arm))
+        (row.arm, *(row.mean(metric).text(1) for _, metric in columns), *_printed(published, row.arm))
         for row in rows
     ]
     arms = {row.arm for row in rows}
     lines += [
-        (name, *(NONE for _ in columns), *printed(name)) for name in published.rows if name not in arms
+        (name, *(NONE for _ in columns), *_printed(published, name))
+        for name in published.rows
+        if name not in arms
     ]
     blank = [NONE] * len(published.columns)
     guesses = dict.fromkeys(kind for own in first.chance.values() for kind in own)
