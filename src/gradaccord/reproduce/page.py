@@ -139,8 +139,8 @@ def _claims(entries: Mapping[str, Entry], found: Mapping[str, Status]) -> Iterat
         "the primary test of its entry finds it and the gain is worth having, **in part** if the gain "
         "is smaller or another control does better. It **does not hold here** if the interval leaves "
         "out an effect worth having; it is **not testable here** if the interval still holds one, if "
-        "plain training learns nothing at this scale, or if data is missing. Without a primary test the "
-        "verdict is exploratory. Details are in [results.md](results.md)."
+        "plain training learns nothing at this scale, or if data is missing. Without a primary test "
+        "the verdict is exploratory. Details are in [results.md](results.md)."
     )
     for paper, own in groupby(entries.values(), key=lambda entry: entry.paper):
         yield from ("", f"## {PAPERS[paper]}", "")
