@@ -56,7 +56,7 @@ class Published(_Section):
 class Primary(_Section):
     """The one test that decides: an arm against another on a metric of a task, or their average."""
 
-    metric: str = "average"  # `average`, a task, or task.metric
+    metric: str = "average"  # or `overall`, a task, task.metric, a probe: see RunRecord.value
     arm: str
     against: str
     smallest_effect: Annotated[float, Field(gt=0)]
@@ -141,6 +141,7 @@ class Entry(_Section):
     claim: str
     kind: str = COMPARE
     published: Published
+    ours: Published | None = None  # of the kind `data`: from elsewhere, under the same names
     full: Setting | None = None
     small: Setting | None = None
     recipe_only: str | None = None  # the data file that is missing

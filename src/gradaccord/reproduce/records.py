@@ -19,6 +19,7 @@ from gradaccord.runs.versioned import Versioned
 from gradaccord.tasks.error_analysis import Confusion, Histogram
 
 AVERAGE = "average"
+OVERALL = "overall"  # an average in which a Pearson correlation r counts as (1 + r) / 2
 POINTS = 60  # of a curve that are kept
 DIGITS = 6  # of numbers in curves
 
@@ -90,12 +91,22 @@ class RunRecord(Versioned):
         return tuple(self.scores)
 
     def value(self, metric: str = AVERAGE) -> float:
-        """`average` of the trained tasks' main metrics, a task's main one, or `task.metric`."""
-        if metric == AVERAGE:
+        """`average` of the trained tasks' main metrics, a task's main one, `task.metric`, or a probe.
+
+        `overall` is the average with (1 + r) / 2 for Pearson's r, in percent like the rest.
+        """
+        if metric in (AVERAGE, OVERALL):
             values = [self.value(task) for task in self.trained]
+            if metric == OVERALL:
+                values = [
+                    (100 + value) / 2 if self.metrics[task] == "pearson" else value
+                    for task, value in zip(self.trained, values, strict=True)
+                ]
             return math.fsum(values) / len(values)
         if metric in self.scores:
             return self.scores[metric][self.metrics[metric]]
+        if metric in self.probes:
+            return self.probes[metric]
         task, _, name = metric.rpartition(".")
         return self.scores.get(task, {}).get(name, math.nan)
 

@@ -1,0 +1,59 @@
+"""The command `reproduce`: its list, its tables, what it says where something is missing."""
+
+import shutil
+
+import pytest
+from reproduce_toy import ENTRIES, TRIO, runs_in_this_process, trio, trio_data
+from train_toy import said, shown_by
+
+from gradaccord.reproduce import entry as entry_module
+from gradaccord.reproduce.entry import PAPERS, all_entries
+
+__all__ = ["trio", "trio_data"]
+
+
+@pytest.fixture
+def with_trio(monkeypatch, tmp_path):
+    """The entry of the tests among those of the library."""
+    folder = tmp_path / "entries"
+    shutil.copytree(entry_module.FOLDER, folder)
+    shutil.copy(ENTRIES / f"{TRIO}.yaml", folder)
+    monkeypatch.setattr(all_entries, "__defaults__", (folder,))
+
+
+@pytest.mark.parametrize("arguments", [(), ("--list",)])
+def test_the_list_has_paper_title_claim_status_and_command_of_every_entry(capsys, tmp_path, arguments):
+    shown = shown_by(capsys, "reproduce", *arguments, "--results", tmp_path)
+    words = " ".join(shown.split())
+    for entry in all_entries().values():
+        assert f"{entry.name}: {entry.title} status: " in words
+        assert " ".join(f"claim: {entry.claim}".split()) in words
+        assert f"gradaccord reproduce {entry.name}" in words
+        assert PAPERS[entry.paper] in words
+    assert "status: recipe only" in words
+    assert "status: not run" in words
+
+
+def test_absent_data_is_named_with_its_publisher(capsys, tmp_path):
+    for where in ((), ("--data", tmp_path)):
+        sentence = said(capsys, "reproduce", "controls-sts-encoding", "--small", *where)
+        assert "cs224n_minbert/sts-train.csv (Stanford CS224N, default final project" in sentence
+
+
+def test_an_unknown_name_is_refused_with_the_nearest(capsys):
+    assert "did you mean 'minbert-table-2'" in said(capsys, "reproduce", "minbert-table2")
+
+
+def test_runs_end_with_the_table_and_the_list_knows_them(capsys, with_trio, trio_data, tmp_path):
+    results, out = tmp_path / "results", tmp_path / "runs"
+    with runs_in_this_process():
+        shown = shown_by(
+            capsys, "reproduce", TRIO, "--small", "--data", trio_data, "--seeds", 1, "--variant", "two",
+            "--only", "plain,pcgrad", "--budget", "epochs", "--results", results, "--out", out,
+        )  # fmt: skip
+    assert "2 runs, 2 to do" in shown
+    assert "two, equal epochs, dev, 1 seed, mean ± standard error" in shown
+    assert "published bank" in shown
+    assert all(len(line) <= 80 for line in shown.partition("Records:")[2].splitlines()[1:])
+    listed = shown_by(capsys, "reproduce", "--list", "--results", results)
+    assert "status: measured at small scale (2 of 30 runs)" in listed
