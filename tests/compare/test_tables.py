@@ -2,10 +2,11 @@
 
 import csv
 import io
+import re
 
 import pytest
 from compare_toy import COMPARED, METHODS, run_here, table
-from made_results import compared, made_run
+from made_results import compared, made_results, made_run
 from rich.console import Console
 
 from gradaccord.compare.comparison import Comparison
@@ -107,3 +108,22 @@ def test_a_cost_that_is_unknown_is_a_dash(tmp_path):
     for where, text in texts.items():
         assert "nanx" not in text, where
         assert "nan" not in text, where
+
+
+def test_names_of_tasks_are_text_in_every_table(tmp_path):
+    """Not columns of Markdown, formulas of a spreadsheet, or colours of a terminal."""
+    names = ['=HYPERLINK("http://x")', "a|b", "[/red]", "@x"]
+    run = made_run("sum", 0, 50.0)
+    run.results = made_results(dict.fromkeys(names, 50.0))
+    comparison = summarise([run])
+    write_tables(comparison, tmp_path)
+    head, rule, row, *_ = (tmp_path / "comparison.md").read_text().splitlines()
+    assert "a\\|b (accuracy)" in head
+    assert len({len(re.findall(r"(?<!\\)\|", line)) for line in (head, rule, row)}) == 1
+    with (tmp_path / "comparison.csv").open(newline="") as lines:
+        cells = [cell for line in csv.reader(lines) for cell in line]
+    assert {"'" + names[0], "a|b", "[/red]", "'@x"} <= set(cells)
+    assert not [cell for cell in cells if cell[:1] in tuple("=+@")]
+    console = Console(width=300, record=True, file=io.StringIO())
+    console.print(*terminal(comparison, 300))
+    assert "[/red] (accuracy)" in console.export_text()
