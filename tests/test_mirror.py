@@ -52,7 +52,6 @@ ELSEWHERE = {
     "methods/align/vectors.py": "methods/test_dotprod.py",
     "methods/regularize/extra_pass.py": "methods/test_smart.py",
     "models/heads.py": "tasks/test_task.py",
-    "models/multitask.py": "tasks/test_task.py",
     "models/trunks/trunk.py": "tasks/test_task.py",
     "probe/eval_mode.py": "probe/test_cosines.py",
     "probe/figure.py": "probe/test_cosines.py",

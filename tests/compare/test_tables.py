@@ -128,6 +128,7 @@ def with_references():
 def test_chance_and_majority_stand_beside_every_score(tmp_path):
     summary = with_references()
     texts = all_texts(summary, tmp_path)
+    texts["md"] = texts["md"].replace("\\*", "*")  # escaped, so that it is shown
     for where in ("md", "terminal"):
         rows = [re.split(r" {2,}|\s*\|\s*", line.strip("| ")) for line in texts[where].splitlines()]
         by_name = {row[0]: row for row in rows}
@@ -157,3 +158,22 @@ def test_results_without_references_have_no_such_lines(tmp_path):
     texts = all_texts(compared({"sum": [70.0, 72.0], "pcgrad": [71.0, 73.0]}), tmp_path)
     assert "majority" not in texts["md"] + texts["terminal"]
     assert UNSEEN not in texts["md"] + texts["terminal"]
+
+
+def test_names_of_tasks_are_text_in_every_table(tmp_path):
+    """Not columns of Markdown, formulas of a spreadsheet, or colours of a terminal."""
+    names = ['=HYPERLINK("http://x")', "a|b", "[/red]", "@x"]
+    run = made_run("sum", 0, 50.0)
+    run.results = made_results(dict.fromkeys(names, 50.0))
+    comparison = summarise([run])
+    write_tables(comparison, tmp_path)
+    head, rule, row, *_ = (tmp_path / "comparison.md").read_text().splitlines()
+    assert "a\\|b (accuracy)" in head
+    assert len({len(re.findall(r"(?<!\\)\|", line)) for line in (head, rule, row)}) == 1
+    with (tmp_path / "comparison.csv").open(newline="") as lines:
+        cells = [cell for line in csv.reader(lines) for cell in line]
+    assert {"'" + names[0], "a|b", "[/red]", "'@x"} <= set(cells)
+    assert not [cell for cell in cells if cell[:1] in tuple("=+@")]
+    console = Console(width=300, record=True, file=io.StringIO())
+    console.print(*terminal(comparison, 300))
+    assert "[/red] (accuracy)" in console.export_text()

@@ -10,6 +10,7 @@ from train_toy import same, until, weights
 from transformers import AutoModel
 
 from gradaccord.methods.registry import METHODS
+from gradaccord.runs.checkpoints import Checkpoints
 from gradaccord.runs.files import RunFolderError
 from gradaccord.runs.log import read_log
 from gradaccord.runs.results import Results
@@ -196,3 +197,27 @@ def test_killed_and_resumed_through_the_command_line(written, tmp_path, command)
     assert "Continued at step" in out
     command("train", file, "--out", tmp_path / "whole").done()
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "killed"))
+
+
+@pytest.mark.parametrize("name", ["sum", "reptile"])  # the second one's state has names of weights, too
+def test_a_checkpoint_of_0_1_goes_on_bit_equal(name, configured, run, interrupted, tmp_path):
+    """There the keys of heads had no prefix."""
+
+    def as_before(state):
+        if isinstance(state, dict):
+            return {as_before(key): as_before(value) for key, value in state.items()}
+        if isinstance(state, list):
+            return [as_before(value) for value in state]
+        return state.replace("heads.head_", "heads.") if isinstance(state, str) else state
+
+    config = configured(method={"name": name, **OPTIONS.get(name, {})})
+    run(config, "whole")
+    interrupted(config, "old", after=7)
+    for folder in ("checkpoints", "best"):
+        kept = Checkpoints(tmp_path / "old" / folder)
+        path, state = kept.newest()
+        before = as_before(state)
+        assert {"heads.film", "heads.bank"} <= {".".join(key.split(".")[:2]) for key in before["model"]}
+        kept.save(int(path.name.removeprefix("step-")), before)
+    run(config, "old", resume=True)
+    assert same(weights(tmp_path / "whole"), weights(tmp_path / "old"))

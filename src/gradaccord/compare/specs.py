@@ -10,6 +10,7 @@ from typing import Any
 from gradaccord.compare.budget import EqualBudget
 from gradaccord.core.did_you_mean import canonical
 from gradaccord.methods.registry import ADDITIONS, canonical_method, check_method, controls_of
+from gradaccord.runs.files import folder_name
 from gradaccord.train.config import Config, MethodConfig, OptimizerConfig
 
 
@@ -69,7 +70,7 @@ class Spec:
     @property
     def folder(self) -> str:
         """The name as a folder's."""
-        return re.sub(r"[^\w.=+@-]", "_", str(self))
+        return folder_name(re.sub(r"[^\w.=+@-]", "_", str(self)))
 
     def controls(self) -> tuple[Spec, ...]:
         """All that a method must beat to be called better: it differs by the idea alone.

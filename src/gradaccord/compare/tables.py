@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 
 from gradaccord.compare.comparison import AVERAGE, Comparison, Standing
 from gradaccord.compare.statistics import Difference, Mean
+from gradaccord.runs import escape
 
 P_COLUMNS = ("p", "Holm p", "why no p", "smallest effect")
 
@@ -20,7 +22,8 @@ def write_tables(comparison: Comparison, folder: Path) -> list[Path]:
     text, sheet = folder / "comparison.md", folder / "comparison.csv"
     text.write_text(markdown(comparison), encoding="utf-8")
     with sheet.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows(_csv_lines(comparison))
+        lines = _csv_lines(comparison)
+        csv.writer(file).writerows([escape.csv_cell(cell) for cell in line] for line in lines)
     comparison.write(folder)
     return [text, sheet, folder / comparison.FILE]
 
@@ -44,10 +47,11 @@ def terminal(comparison: Comparison, width: int = 80) -> list[Table]:
 def markdown(comparison: Comparison) -> str:
     """The same as a Markdown table, with the remarks below it."""
     headings = _headings(comparison)
-    lines = [headings, ["---"] * len(headings)]
-    lines += _rows(comparison)
+    rows = [headings, *_rows(comparison)]
+    lines = [[escape.markdown(cell) for cell in row] for row in rows]
+    lines.insert(1, ["---"] * len(headings))
     text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-    return text + "\n" + "".join(f"\n{sentence}\n" for sentence in comparison.remarks)
+    return text + "\n" + "".join(f"\n{escape.markdown(one)}\n" for one in comparison.remarks)
 
 
 def _headings(comparison: Comparison) -> list[str]:
@@ -91,11 +95,11 @@ def _cells(own: Standing, comparison: Comparison) -> list[str]:
 
 def _block(names: tuple[str, ...], first: int, columns: list[tuple[str, ...]]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column(names[0], min_width=first, max_width=first, overflow="fold")
+    table.add_column(Text(names[0]), min_width=first, max_width=first, overflow="fold")
     for column in columns:
-        table.add_column(column[0], justify="right", overflow="fold")
+        table.add_column(Text(column[0]), justify="right", overflow="fold")
     for row in zip(names[1:], *(column[1:] for column in columns), strict=True):
-        table.add_row(*row)
+        table.add_row(*map(Text, row))
     return table
 
 

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from gradaccord.models.multitask import MultiTaskModel
+from gradaccord.models.multitask import MultiTaskModel, with_head_keys
 from gradaccord.models.tokens import Tokens
 from gradaccord.models.trunks.loading import load_trunk
 from gradaccord.models.trunks.trunk import Trunk
@@ -132,6 +132,7 @@ def _load_heads(model: MultiTaskModel, path: Path) -> None:
         weights = load_file(str(path))
     except (OSError, SafetensorError) as error:
         raise ValueError(f"{path} cannot be read ({error}): save the model anew.") from error
+    weights = with_head_keys(weights, model.head_of.values(), weights, prefix="")
     expected = model.heads.state_dict()
     for name, value in expected.items():
         found = weights.get(name)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from gradaccord.meta.figures import validation_figure, write
 from gradaccord.meta.records import RunRecord, read_records
-from gradaccord.runs.files import write_atomic
+from gradaccord.runs.escape import markdown
+from gradaccord.runs.files import folder_name, write_atomic
 
 BEGIN, END = "<!-- results: gradaccord fewshot docs -->", "<!-- end of results -->"
 # Accuracy in percent by method, data, ways, shots and whether it is transductive.
@@ -40,7 +41,7 @@ def results_section(records: Sequence[RunRecord]) -> str:
             hours = "not counted" if record.core_hours is None else f"{record.core_hours:.2f}"
             unfinished = "" if record.finished else " (unfinished)"
             lines.append(
-                f"| {s.label} | {s.data} | {s.ways}, {test.shots} "
+                f"| {markdown(s.label)} | {markdown(s.data)} | {s.ways}, {test.shots} "
                 f"| {'yes' if test.transductive else 'no'} | {test.accuracy:.2f} ± {test.interval:.2f} "
                 f"| {published} | {record.seed} "
                 f"| {record.iterations:,}{unfinished} | {hours} |"
@@ -77,7 +78,7 @@ def _groups(records: Sequence[RunRecord]) -> dict[str, list[RunRecord]]:
     for record in records:
         s = record.settings
         mode = "-transductive" if s.transductive else ""
-        name = f"results-{Path(s.data).stem}-{s.ways}way-{s.shots}shot{mode}"
+        name = folder_name(f"results-{Path(s.data).stem}-{s.ways}way-{s.shots}shot{mode}")
         found.setdefault(name, []).append(record)
     return found
 

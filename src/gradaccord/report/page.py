@@ -205,7 +205,8 @@ def _again(data: ReportData) -> list[Table]:
         found.append(
             Table(
                 "versions", "Versions and machine", ["what", "version"], rows,
-                "Several where runs differ. A + after the git hash: files differed from it.",
+                "Several where runs differ. After the git hash, + means that files differed from it, "
+                "? that they were not compared: the folder's git settings may name programs.",
             )
         )  # fmt: skip
     return found

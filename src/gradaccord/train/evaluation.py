@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import nn
 
+from gradaccord.models.multitask import with_head_keys
 from gradaccord.runs.checkpoints import Checkpoints
 from gradaccord.runs.usage import compute_seconds
 from gradaccord.train.config import Config
@@ -125,6 +126,7 @@ class Evaluator:
         for _, state in self.kept.latest():
             if not isinstance(state, dict):
                 raise TrainingError(f"The best weights cannot be read: {state}")
+            state = with_head_keys(state, self.problem.model.head_of.values(), state["model"])
             load_weights(self.accelerator, self.model, None, state["model"], None)
             return
 

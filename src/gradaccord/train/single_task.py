@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gradaccord.methods.registry import SINGLE_TASK
-from gradaccord.runs.files import CONFIG, RunFolderError
+from gradaccord.runs.files import CONFIG, RunFolderError, folder_name
 from gradaccord.runs.lock import locked_by_main
 from gradaccord.runs.results import Cost, Measured, Results
 from gradaccord.train.config import Config, MethodConfig
@@ -39,8 +39,9 @@ def train_single_tasks(config: Config, folder: Path, **options: Any) -> Results:
         for name in trained:
             say(f"Training {name} alone.")
             own = alone(config, name, len(trained))
-            begun = resume and (folder / name / CONFIG).exists()
-            parts[name] = train_model(own, folder / name, resume=begun, **options)
+            place = folder / folder_name(name)
+            begun = resume and (place / CONFIG).exists()
+            parts[name] = train_model(own, place, resume=begun, **options)
         results = _joined(config, parts)
         if accelerator.is_main_process:
             results.write(folder)

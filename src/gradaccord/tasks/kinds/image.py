@@ -96,7 +96,10 @@ class ImageClassification(NamedClasses[Picture]):
         return given
 
     def sample_code(self, trunk: Mapping[str, Any]) -> tuple[str, list[str]]:
-        shape = f"{len(self.mean)}, {trunk.get('size', 32)}, {trunk.get('size', 32)}"
+        size = trunk.get("size", 32)
+        if not isinstance(size, int):
+            raise ValueError(f"The model's `size` is {size!r}: it must be a whole number.")
+        shape = f"{len(self.mean)}, {size}, {size}"
         imports = ["from gradaccord.data.images.labelled import Picture", "import torch"]
         return f"Picture(torch.zeros({shape}, dtype=torch.uint8), None)", imports
 
