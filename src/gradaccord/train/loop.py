@@ -100,7 +100,7 @@ class TrainingLoop:
                 for _ in self.steps(log, interrupts):
                     pass
             except KeyboardInterrupt:
-                self._interrupt(interrupts)
+                self._interrupt(log, interrupts)
         log.flush()
 
     def steps(self, log: Log, interrupts: Interrupts) -> Iterator[int]:
@@ -131,17 +131,17 @@ class TrainingLoop:
                     )
                     return
             if self._due(self.config.train.save_every):
-                self.save()
+                self.save(log)
             self.between_steps = True
             if interrupts.agreed(self.accelerator):
-                self._interrupt(interrupts)
+                self._interrupt(log, interrupts)
                 return
             yield self.step
 
-    def _interrupt(self, interrupts: Interrupts) -> None:
+    def _interrupt(self, log: Log, interrupts: Interrupts) -> None:
         self.interrupted = interrupts.saving = True
         if self.between_steps:
-            self.save()
+            self.save(log)
 
     def take_step(self, log: Log) -> None:
         """One optimiser step."""
@@ -254,8 +254,9 @@ class TrainingLoop:
 
     # Checkpoints
 
-    def save(self) -> None:
-        """Write all that it takes to continue bit for bit."""
+    def save(self, log: Log) -> None:
+        """Write all that it takes to continue bit for bit, the log up to here first."""
+        log.flush()
         self.checkpoints.save(
             self.step,
             self.state_dict(),
