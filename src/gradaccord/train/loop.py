@@ -301,8 +301,14 @@ class TrainingLoop:
             torch.cuda.set_rng_state_all(state["cuda_random"])
 
     def resume(self) -> bool:
-        """Continue from the newest checkpoint that can be read; whether there is one."""
-        found = self.checkpoints.newest(self.accelerator.process_index, self.say)
+        """Continue from the newest checkpoint that can be read; whether there is one.
+
+        One whose best weights are lost is used only if there is no other.
+        """
+        rank, lost = self.accelerator.process_index, False
+        found = self.checkpoints.newest(rank, self.say, self.evaluator.check_best)
+        if found is None:
+            found, lost = self.checkpoints.newest(rank), True
         if found is None:
             return False
         path, state = found
@@ -310,4 +316,13 @@ class TrainingLoop:
             first = load_checkpoint(path)
             state |= {key: first[key] for key in ("model", "optimizer")}
         self.load_state_dict(state)
+        if self.accelerator.is_main_process:
+            self.evaluator.kept.remove_after(path)
+        if lost:
+            self.say(
+                f"The best weights, of step {self.evaluator.best_step}, are lost: from step "
+                f"{self.step} on the best are chosen anew."
+            )
+            with self.phase.method.outer_weights():
+                self.evaluator.keep_best(self.step)
         return True

@@ -109,6 +109,7 @@ def train_model(
         if main:
             _save_model(config, problem, whole, folder / MODEL)
             results.write(folder)
+            Checkpoints(loop.evaluator.kept.folder, keep=1).prune()
         accelerator.wait_for_everyone()
         return results
 
