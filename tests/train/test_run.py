@@ -221,3 +221,19 @@ def test_a_checkpoint_of_0_1_goes_on_bit_equal(name, configured, run, interrupte
         kept.save(int(path.name.removeprefix("step-")), before)
     run(config, "old", resume=True)
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "old"))
+
+
+def test_the_log_is_on_the_disk_before_the_checkpoint_that_goes_on_from_it(configured, run, tmp_path):
+    """Killed at any moment, the log has every step up to the last checkpoint."""
+    seen = {}
+
+    def look(progress):  # as another process would, after every step
+        kept = sorted(tmp_path.glob("run/checkpoints/step-*[0-9]"))
+        if kept:
+            log = read_log(tmp_path / "run" / "log.jsonl")
+            steps = [record["step"] for record in log if record["event"] == "step"]
+            seen[int(kept[-1].name[5:])] = max(steps, default=0)
+
+    run(configured(train={"save_every": 2, "evaluate_every": 12}), show=look)
+    assert set(seen) == {2, 4, 6, 8, 10}
+    assert all(last >= step for step, last in seen.items()), seen

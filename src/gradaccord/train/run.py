@@ -96,7 +96,7 @@ def train_model(
         since = loop.step if continued else None
         board = TensorBoardLog(folder, since) if main and config.train.tensorboard else None
         if main and since is not None:
-            cut_to_step(folder / LOG, since)
+            cut_to_step(folder / LOG, since, say)
         log = Log(folder / LOG if main else None, append=continued, copy=board)
         try:
             loop.run(log)
@@ -109,6 +109,7 @@ def train_model(
         if main:
             _save_model(config, problem, whole, folder / MODEL)
             results.write(folder)
+            Checkpoints(loop.evaluator.kept.folder, keep=1).prune()
         accelerator.wait_for_everyone()
         return results
 
