@@ -39,7 +39,7 @@ def spurious_cues(settings: dict[str, Any], seed: int, *, data: Path | None, fol
     training loss did not fall so far.
 
     steps: batches a domain; a method that takes one or two batches a step takes more steps.
-    lr: rates to choose from. A run that reaches all `losses` is preferred, then the lowest held-out loss.
+    lr: rates to choose from: a run that reaches all `losses` first, then the lowest held-out loss.
     """
     unknown = set(settings) - set(DEFAULTS)
     if unknown:
