@@ -57,3 +57,31 @@ def test_runs_end_with_the_table_and_the_list_knows_them(capsys, with_trio, trio
     assert all(len(line) <= 80 for line in shown.partition("Records:")[2].splitlines()[1:])
     listed = shown_by(capsys, "reproduce", "--list", "--results", results)
     assert "status: measured at small scale (2 of 30 runs)" in listed
+
+
+def test_a_dry_run_shows_settings_and_times_and_leaves_nothing(capsys, with_trio, trio_data, tmp_path):
+    before = set(tmp_path.iterdir())
+    shown = shown_by(
+        capsys, "reproduce", TRIO, "--small", "--dry-run", "--data", trio_data, "--seeds", 2,
+        "--variant", "one", "--only", "pcgrad", "--results", tmp_path / "r", "--out", tmp_path / "o",
+    )  # fmt: skip
+    assert "arm pcgrad\n  method: pcgrad" in shown
+    assert "one, epochs, pcgrad 2 4 0:00" in " ".join(shown.split())
+    assert "2 runs, 0:" in shown
+    assert set(tmp_path.iterdir()) == before
+
+
+def test_numbers_of_a_paper_are_printed(capsys):
+    assert "published overhead %" in shown_by(capsys, "reproduce", "dotprod-table-3", "--dry-run")
+    assert "its numbers were not at hand" in shown_by(capsys, "reproduce", "dotprod-table-11")
+
+
+def test_an_entry_without_data_to_run_it_names_what_is_missing(capsys):
+    assert "LDC2012T21" in said(capsys, "reproduce", "dotprod-table-6", "--small")
+
+
+def test_pages_are_written_below_the_current_folder(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shown = shown_by(capsys, "reproduce", "--write-docs", "--results", tmp_path / "none")
+    assert "Written: docs/results.md" in shown
+    assert "0 of " in (tmp_path / "docs" / "results.md").read_text()

@@ -35,6 +35,9 @@ def reproduce(
     variant: Annotated[
         str | None, typer.Option(metavar="NAME,...", help="Only these variants.")
     ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show settings, and time a few steps of each arm.")
+    ] = False,
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep models and checkpoints of finished runs.")
     ] = False,
@@ -63,6 +66,7 @@ def reproduce(
         from gradaccord.cli.compare_screen import Screen
         from gradaccord.cli.reproduce_screen import listing, published
         from gradaccord.reproduce.differences import current_records
+        from gradaccord.reproduce.dry_run import dry_run as rehearse
         from gradaccord.reproduce.entry import DATA, Size, all_entries, find_entry
         from gradaccord.reproduce.page import write_docs as write_pages
         from gradaccord.reproduce.plan import missing, missing_files, plan
@@ -86,12 +90,17 @@ def reproduce(
             return
         size: Size = "small" if small else "full"
         setting = entry.setting(size)
-        absent = missing_files(setting.needs, setting.publisher, data)
-        if absent is not None:
-            raise ValueError(absent)
         planned = plan(
             entry, size, seeds=seeds, budget=budget, only=_names(only), variants=_names(variant)
         )
+        if dry_run:
+            for paragraph in rehearse(entry, size, planned, data):
+                for line in (*paragraph, ""):
+                    screen.say(line)
+            return
+        absent = missing_files(setting.needs, setting.publisher, data)
+        if absent is not None:
+            raise ValueError(absent)
         left = missing(planned, results)
         screen.say(f"{entry.name}: {len(planned)} runs, {len(left)} to do, {jobs} at a time.")
         began = time.monotonic()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -19,6 +20,21 @@ from gradaccord.train.run import describe, make_accelerator, seed_everything
 from gradaccord.train.setup import load_problem
 
 STEPS = 3  # timed; the first one is slower, and the fastest counts
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Of the training of a run; evaluation is not counted, nor are activations."""
+
+    step_seconds: float
+    steps: int
+    gradients: float
+    memory_mb: float
+
+    @property
+    def seconds(self) -> float:
+        """Of all steps."""
+        return self.step_seconds * self.steps
 
 
 def dry_run(config: Config, data: Path | None = None) -> Iterator[str]:
@@ -41,22 +57,46 @@ def dry_run(config: Config, data: Path | None = None) -> Iterator[str]:
             with torch.no_grad():
                 loss, _ = problem.prepared[task].task.loss(loop.model(task, batch), batch)
             yield f"{task}: a batch of {shape} tokens, loss {float(loss):.3f}."
-        log = Log(None)
-        times = []
-        for _ in range(STEPS):
-            began = time.perf_counter()
-            loop.take_step(log)
-            times.append(time.perf_counter() - began)
-        yield from _memory(loop)
-        share = loop.phase.step_cost / loop.phase.budget.amount
-        steps = round(1 / share)
+        found = _timed(loop)
+        parts = _memory(loop)
+        shown = ", ".join(f"{name} {size:,.0f} MB" for name, size in parts.items() if size)
         yield (
-            f"About {duration(min(times) * steps)} of training: {steps:,} steps of {min(times):.2f} s, "
-            f"{loop.phase.gradients / STEPS * steps:,.0f} batch gradients (evaluation not counted)."
+            f"Memory: {shown}; {found.memory_mb:,.0f} MB besides activations; peak so far "
+            f"{peak_memory():,.0f} MB."
+        )
+        yield (
+            f"About {duration(found.seconds)} of training: {found.steps:,} steps of "
+            f"{found.step_seconds:.2f} s, {found.gradients:,.0f} batch gradients "
+            "(evaluation not counted)."
         )
 
 
-def _memory(loop: TrainingLoop) -> Iterator[str]:
+def estimate(config: Config, data: Path | None = None) -> Estimate:
+    """The same in numbers, after a few steps. `stl` is timed as a sum of all tasks."""
+    if config.method.name == SINGLE_TASK:
+        config = config.model_copy(update={"method": MethodConfig(name="sum"), "sampler": None})
+    accelerator = make_accelerator(config)
+    seed_everything(config.train.seed)
+    problem = load_problem(config, data)
+    with tempfile.TemporaryDirectory() as folder:
+        loop = TrainingLoop(config, problem, Path(folder), accelerator)
+        loop.begin(len(loop.phases) - 1)
+        return _timed(loop)
+
+
+def _timed(loop: TrainingLoop) -> Estimate:
+    log, times = Log(None), []
+    for _ in range(STEPS):
+        began = time.perf_counter()
+        loop.take_step(log)
+        times.append(time.perf_counter() - began)
+    steps = round(loop.phase.budget.amount / loop.phase.step_cost)
+    gradients = loop.phase.gradients / STEPS * steps
+    return Estimate(min(times), steps, gradients, sum(_memory(loop).values()))
+
+
+def _memory(loop: TrainingLoop) -> dict[str, float]:
+    """What takes memory besides activations, in MB."""
     weights = sum(p.numel() * p.element_size() for p in loop.trainable.parameters())
     trained = sum(p.numel() * p.element_size() for p in loop.trainable.parameters() if p.requires_grad)
     state = sum(
@@ -73,6 +113,4 @@ def _memory(loop: TrainingLoop) -> Iterator[str]:
         "optimiser": state,
         f"{copies} more of the trunk's size for the method": copies * shared,
     }
-    shown = ", ".join(f"{name} {size / 2**20:,.0f} MB" for name, size in parts.items() if size)
-    total = sum(parts.values()) / 2**20
-    yield f"Memory: {shown}; {total:,.0f} MB besides activations; peak so far {peak_memory():,.0f} MB."
+    return {name: size / 2**20 for name, size in parts.items()}
