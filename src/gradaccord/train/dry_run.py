@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 import time
 from collections.abc import Iterator
@@ -19,6 +20,8 @@ from gradaccord.train.run import describe, make_accelerator, seed_everything
 from gradaccord.train.setup import load_problem
 
 STEPS = 3  # timed; the first one is slower, and the fastest counts
+BATCHES = 4  # of each task that are evaluated, from the longest texts to the shortest
+PATIENCE = 10.0  # seconds that these may take, of each task and split
 
 
 def dry_run(config: Config, data: Path | None = None) -> Iterator[str]:
@@ -48,12 +51,58 @@ def dry_run(config: Config, data: Path | None = None) -> Iterator[str]:
             loop.take_step(log)
             times.append(time.perf_counter() - began)
         yield from _memory(loop)
-        share = loop.phase.step_cost / loop.phase.budget.amount
-        steps = round(1 / share)
-        yield (
-            f"About {duration(min(times) * steps)} of training: {steps:,} steps of {min(times):.2f} s, "
-            f"{loop.phase.gradients / STEPS * steps:,.0f} batch gradients (evaluation not counted)."
-        )
+        yield _time(loop, min(times))
+
+
+def _time(loop: TrainingLoop, step: float) -> str:
+    """How long the run would be, evaluation and probes included. step: seconds of one."""
+    steps = round(loop.phase.budget.amount / loop.phase.step_cost)
+    gradients = loop.phase.gradients / STEPS * steps
+    times = evaluations(loop.config.train.evaluate_every, steps)
+    dev, test = _evaluation(loop, "dev"), _evaluation(loop, "test")
+    began = time.perf_counter()
+    loop.evaluator.probes.measure(loop.model, loop.accelerator)
+    probes = times * (time.perf_counter() - began)
+    evaluation = (times + 1) * dev + test  # the best weights once more, on both
+    on_test = f"; once on test, {test:.1f} s" if test else ""
+    return (
+        f"About {duration(steps * step + evaluation + probes)} in all: {duration(steps * step)} of "
+        f"training ({steps:,} steps of {step:.2f} s, {gradients:,.0f} batch gradients), "
+        f"{duration(evaluation)} of evaluation ({times + 1} times on dev, {dev:.1f} s "
+        f"each{on_test}) and {duration(probes)} of probes ({times} times)."
+    )
+
+
+def evaluations(every: int | float, steps: int) -> int:
+    """How many times a run of so many steps is evaluated. every: steps, or a share of the run."""
+    if every == 0:
+        return 1
+    return min(math.ceil(steps / every if isinstance(every, int) else 1 / every - 1e-9), steps)
+
+
+def _evaluation(loop: TrainingLoop, split: str) -> float:
+    """Seconds that the model takes for a split, from a few batches of each task; scoring is quick."""
+    size, total = loop.config.train.evaluation_batch_size, 0.0
+    loop.model.eval()
+    for name in loop.problem.evaluated(split):
+        prepared = loop.problem.prepared[name]
+        if not prepared.labelled(split):
+            continue
+        encoded = prepared.encoded[split]
+        order = encoded.lengths.argsort(descending=True, stable=True).tolist()
+        batches = [order[start : start + size] for start in range(0, len(order), size)]
+        chosen = batches[:: max(len(batches) // BATCHES, 1)]
+        began, done = time.perf_counter(), 0
+        for rows in chosen:
+            batch = {k: v.to(loop.accelerator.device) for k, v in encoded.batch(rows).items()}
+            with torch.no_grad():
+                prepared.task.read(loop.model, name, batch)
+            done += 1
+            if time.perf_counter() - began > PATIENCE:
+                break
+        total += (time.perf_counter() - began) / max(done, 1) * len(batches)
+    loop.model.train()
+    return total
 
 
 def _memory(loop: TrainingLoop) -> Iterator[str]:
