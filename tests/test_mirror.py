@@ -79,6 +79,7 @@ ELSEWHERE = {
     "train/config.py": "train/test_every_key.py",
     "train/dry_run.py": "cli/test_validate.py",
     "train/export.py": "cli/test_export.py",
+    "train/yaml_text.py": "train/test_config_file.py",
     "train/predict.py": "cli/test_predict.py",
     "train/progress.py": "cli/test_train_screen.py",
 }
