@@ -1,8 +1,13 @@
 """Runs from configuration to results: every method, resumed bit-equal, judged, saved, read again."""
 
 import csv
+import fcntl
 import json
+import os
+import signal
 import subprocess
+import termios
+from contextlib import suppress
 
 import pytest
 import torch
@@ -249,3 +254,41 @@ def test_the_log_is_on_the_disk_before_the_checkpoint_that_goes_on_from_it(confi
     run(configured(train={"save_every": 2, "evaluate_every": 12}), show=look)
     assert set(seen) == {2, 4, 6, 8, 10}
     assert all(last >= step for step, last in seen.items()), seen
+
+
+def test_a_limit_of_inf_survives_a_resume(configured, run, interrupted):
+    config = configured(train={"steps": 4, "clip": float("inf")})
+    interrupted(config, "broken", after=2)
+    assert run(config, "broken", resume=True).cost.steps == 4
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="there is no SIGHUP here")
+def test_a_closed_terminal_saves_like_sigterm(written, tmp_path, command):
+    """The run is alone in its session, on a terminal of its own that is closed."""
+    file = written(train={"steps": 2000, "save_every": 2000, "evaluate_every": 2000})
+    ours, its = os.openpty()
+
+    def own_terminal():
+        fcntl.ioctl(its, termios.TIOCSCTTY, 0)
+        os.dup2(its, 1)
+        os.dup2(its, 2)
+
+    out = tmp_path / "run"
+    process = command(
+        "train", file, "--out", out, start_new_session=True, before=own_terminal, pass_fds=[its]
+    )
+    os.close(its)
+    os.set_blocking(ours, False)
+
+    def running():
+        with suppress(BlockingIOError):
+            os.read(ours, 1 << 16)  # what it shows
+        log = out / "log.jsonl"
+        return (log.exists() and log.stat().st_size > 0) or process.poll() is not None
+
+    until(running)
+    os.close(ours)
+    process.wait(timeout=60)
+    (saved,) = (out / "checkpoints").glob("step-*")
+    assert int(saved.name[5:]) > 0
+    assert process.returncode == 130

@@ -113,28 +113,52 @@ class Checkpoints:
         rank: int = 0,
         say: Callable[[str], None] = lambda sentence: None,
         accept: Callable[[dict[str, Any]], None] = lambda state: None,
+        gather: Callable[[Any], list[Any]] = lambda found: [found],
     ) -> tuple[Path, dict[str, Any]] | None:
         """The newest that can be read, or None. say: told which ones were skipped, and why.
 
-        accept: raises a `CheckpointError` for a state that is of no use.
+        accept: raises a `CheckpointError` for a state that is of no use. gather: tells every process
+        what all have found, so that they go on from the same one.
         """
-        for path, state in self.latest(rank, accept):
+        for path, state in self.latest(rank, accept, gather):
             if isinstance(state, dict):
                 return path, state
             say(f"The checkpoint {path.name} is skipped: {state}")
         return None
 
     def latest(
-        self, rank: int = 0, accept: Callable[[dict[str, Any]], None] = lambda state: None
+        self,
+        rank: int = 0,
+        accept: Callable[[dict[str, Any]], None] = lambda state: None,
+        gather: Callable[[Any], list[Any]] = lambda found: [found],
     ) -> Iterator[tuple[Path, dict[str, Any] | CheckpointError]]:
-        """The newest first: its state, or what is wrong with it."""
-        for path in reversed(self.all()):
+        """The newest first: its state, or what is wrong with it in any process.
+
+        One that another number of processes has saved is refused.
+        """
+        listed = gather(self.all())
+        for path in reversed(listed[0]):
+            self._check_processes(path, len(listed))
+            state, wrong = {}, None
             try:
                 state = load(path, rank)
                 accept(state)
-                yield path, state
             except CheckpointError as error:
-                yield path, error
+                wrong = str(error)
+            first = next((one for one in gather(wrong) if one is not None), None)
+            yield path, state if first is None else CheckpointError(first)
+
+    def _check_processes(self, path: Path, running: int) -> None:
+        try:
+            saved = sum(name.startswith("state-") for name in read_json(path / SUMS))
+        except (OSError, ValueError, TypeError):
+            return  # damaged, which `load` says
+        if saved not in (0, running):
+            raise RunFolderError(
+                f"The run in {self.folder} was saved by {saved} process{'es' * (saved > 1)}, and "
+                f"{running} run{'s' * (running == 1)} here: resume it with as many, or choose another "
+                "--out."
+            )
 
 
 def _replace(temporary: Path, final: Path) -> None:

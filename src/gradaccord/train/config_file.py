@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -11,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from gradaccord.core.did_you_mean import nearest
 from gradaccord.recipes import recipe_texts
+from gradaccord.runs.files import write_atomic
 from gradaccord.train.check_options import UnknownNameError, check_names
 from gradaccord.train.config import Config
 from gradaccord.train.paths import located
@@ -80,8 +80,8 @@ def write_config(config: Config, path: Path) -> None:
     """Write every setting, defaults too, so that the file says all there is to say."""
     import yaml
 
-    plain = json.loads(config.model_dump_json())
-    path.write_text(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True), encoding="utf-8")
+    plain = config.model_dump(mode="json")  # as JSON text it would lose inf
+    write_atomic(path, yaml.safe_dump(plain, sort_keys=False, allow_unicode=True))
 
 
 def parse_yaml(text: str, path: Path) -> tuple[Any, dict[Place, int]]:

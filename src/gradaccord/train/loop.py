@@ -21,6 +21,7 @@ from gradaccord.runs.checkpoints import CHECKPOINTS, Checkpoints
 from gradaccord.runs.checkpoints import load as load_checkpoint
 from gradaccord.runs.interrupts import Interrupts
 from gradaccord.runs.log import Log
+from gradaccord.runs.ranks import gathered
 from gradaccord.runs.usage import compute_seconds
 from gradaccord.train.config import Config
 from gradaccord.train.evaluation import Evaluator
@@ -307,9 +308,10 @@ class TrainingLoop:
         One whose best weights are lost is used only if there is no other.
         """
         rank, lost = self.accelerator.process_index, False
-        found = self.checkpoints.newest(rank, self.say, self.evaluator.check_best)
+        gather = partial(gathered, self.accelerator)
+        found = self.checkpoints.newest(rank, self.say, self.evaluator.check_best, gather)
         if found is None:
-            found, lost = self.checkpoints.newest(rank), True
+            found, lost = self.checkpoints.newest(rank, gather=gather), True
         if found is None:
             return False
         path, state = found

@@ -21,6 +21,7 @@ from gradaccord.runs.files import ABOUT, CONFIG, LOG, MODEL, RunFolderError, wri
 from gradaccord.runs.launcher import fewer_than_asked
 from gradaccord.runs.lock import locked_by_main
 from gradaccord.runs.log import Log, cut_to_step
+from gradaccord.runs.ranks import others_alive
 from gradaccord.runs.results import Cost, EvaluationRecord, Measured, Results, TaskErrors
 from gradaccord.runs.usage import cpu_seconds, peak_memory
 from gradaccord.train.config import Config
@@ -64,9 +65,8 @@ def train_model(
     """
     accelerator = make_accelerator(config, deterministic)
     main = accelerator.is_main_process
-    with locked_by_main(
-        folder, accelerator, partial(_check_folder, config, folder, resume)
-    ) as finished:
+    check = partial(_check_folder, config, folder, resume)
+    with others_alive(accelerator), locked_by_main(folder, accelerator, check) as finished:
         if finished is not None:
             if main:
                 say(f"{folder} holds a finished run: nothing to do.")
