@@ -57,7 +57,6 @@ ELSEWHERE = {
     "probe/figure.py": "probe/test_cosines.py",
     "report/html.py": "report/test_page.py",
     "runs/ranks.py": "distributed/test_ranks.py",
-    "cli/reproduce.py": "reproduce/test_run.py",
     "reproduce/special/fewshot.py": "reproduce/test_pool.py",
     "reproduce/special/landscape.py": "reproduce/test_pool.py",
     "reproduce/special/outcome.py": "reproduce/test_pool.py",

@@ -12,14 +12,21 @@ from gradaccord.train.dry_run import Estimate
 def test_every_arm_is_timed_and_its_settings_are_shown(trio, trio_data, monkeypatch):
     monkeypatch.setattr(
         "gradaccord.reproduce.dry_run.estimate",
-        lambda config, data: Estimate(2.0, 30 if config.method.name == "sum" else 60, 1.0, 12.0),
+        lambda config, data: Estimate(
+            step_seconds=1.0,
+            steps=30 if config.method.name == "sum" else 60,
+            gradients=1.0,
+            evaluations=2,
+            dev_seconds=5.0,
+            test_seconds=5.0,
+            probe_seconds=10.0 if config.method.name == "sum" else 40.0,
+            memory_mb=12.0,
+        ),
     )
     settings, times, whole = dry_run(trio, "small", plan(trio, seeds=2), trio_data)
     assert "in place of the published setting: a tiny encoder with random weights for BERT" in settings
-    assert (
-        "  train: {epochs: 0.5, lr: 0.001, batch_size: 8, evaluate_every: 0.5, save_every: 2, threads: 1}"
-        in settings
-    )
+    train = "{epochs: 0.5, lr: 0.001, batch_size: 8, evaluate_every: 0.5, save_every: 2, threads: 1}"
+    assert f"  train: {train}" in settings
     assert [line.split() for line in times[2:4]] == [
         ["one,", "epochs,", "plain", "2", "30", duration(60), "12"],
         ["one,", "epochs,", "pcgrad", "2", "60", duration(120), "12"],
