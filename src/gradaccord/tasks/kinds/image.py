@@ -137,7 +137,7 @@ def resized(images: torch.Tensor, size: int | None) -> torch.Tensor:
         return images
     parts = [
         interpolate(part.float(), (size, size), mode="bilinear", antialias=True).round().clamp(0, 255)
-        for part in images.split(1000)
+        for part in torch.split(images, 1000)
     ]
     return torch.cat([part.to(torch.uint8) for part in parts])
 
