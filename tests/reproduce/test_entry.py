@@ -13,7 +13,7 @@ from gradaccord.reproduce.entry import (
     find_entry,
     read_entry,
 )
-from gradaccord.reproduce.plan import plan
+from gradaccord.reproduce.plan import missing_files, plan
 from gradaccord.reproduce.special.pool import find_experiment
 from gradaccord.train.config_file import check_config
 
@@ -64,7 +64,12 @@ def test_every_entry_is_valid_and_so_is_every_configuration_in_it(file, entries)
         find_experiment(entry.kind)
     for size in ("small", "full"):
         setting = getattr(entry, size)
-        if setting is None or entry.kind != COMPARE:
+        if setting is None:
+            continue
+        assert size == "small" or setting.unstated, "the values that are ours are not named"
+        for need in setting.needs if file.parent == FOLDER else ():
+            assert f"{need} (" in missing_files([need], setting.publisher, None), "no publisher"
+        if entry.kind != COMPARE:
             continue
         for planned in plan(entry, size, seeds=1):
             check_config(planned.settings, source=f"{entry.name}, {size}, {planned.label}")

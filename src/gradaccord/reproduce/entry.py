@@ -138,37 +138,42 @@ class Reused(_Section):
 
     entry: str
     arms: tuple[str, ...] = ()
-    variants: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()  # of the small setting
     baseline: str | None = None  # default: that of the other entry
 
+    def check(self, whole: Setting) -> None:
+        """Refuse names that the other entry's small setting does not have."""
+        for what, names, known in (
+            ("arm", self.arms, whole.arms),
+            ("variant", self.variants, whole.variants),
+        ):
+            for name in names:
+                if name not in known:
+                    raise ValueError(f"there is no {what} {name!r}: {nearest(name, list(known))}")
+
     def part_of(self, whole: Setting) -> Setting:
-        """These arms and variants of a setting, which cost nothing once the other entry was run."""
-        arms = {name: _there(whole.arms, name, "arm") for name in self.arms or whole.arms}
-        variants = {
-            name: _there(whole.variants, name, "variant") for name in self.variants or whole.variants
-        }
+        """What there is of the arms and variants, at no cost once the other entry was run."""
+        arms = _part(whole.arms, self.arms)
         at = {
             budget: tuple(arm for arm in whole.arms_at(budget) if arm in arms)
             for budget in whole.budgets
         }
-        baseline = self.baseline or (whole.baseline if whole.baseline in arms else None)
+        baseline = self.baseline or whole.baseline
         return Setting(
             **whole.model_dump(
                 include={"config", "seeds", "unstated", "substitutions", "needs", "publisher"}
             ),
             arms=arms,
-            variants=variants,
+            variants=_part(whole.variants, self.variants),
             budgets={budget: own for budget, own in at.items() if own},
-            baseline=baseline,
+            baseline=baseline if baseline in arms else None,
             controls={a: b for a, b in whole.controls.items() if a in arms and b in arms},
             core_hours=0,
         )
 
 
-def _there(known: Mapping[str, Plain], name: str, what: str) -> Plain:
-    if name not in known:
-        raise ValueError(f"there is no {what} {name!r}: {nearest(name, list(known))}")
-    return known[name]
+def _part(known: Mapping[str, Plain], names: tuple[str, ...]) -> dict[str, Plain]:
+    return {name: known[name] for name in names if name in known} or dict(known)
 
 
 class Entry(_Section):
@@ -246,6 +251,8 @@ def _with_settings(entry: Entry, entries: Mapping[str, Entry]) -> Entry:
         other = find_entry(entry.records_of.entry, entries)
         if other.records_of is not None:
             raise ValueError(f"{other.name} has no runs of its own: name {other.runs}.")
+        if other.small is not None:
+            entry.records_of.check(other.small)
         sizes = {"small": other.small, "full": other.full}
         parts = {size: entry.records_of.part_of(own) for size, own in sizes.items() if own is not None}
     except ValueError as error:

