@@ -48,6 +48,18 @@ def test_every_method_trains_and_resumes_bit_equal(name, configured, run, interr
     assert losses[0] == losses[1]
 
 
+def test_windows_of_three_batches_train_and_resume_while_one_waits(
+    configured, run, interrupted, tmp_path
+):
+    config = configured(method={"name": "dotprod", "mode": "difference", "every": 3})
+    run(config, "whole")
+    steps = [r for r in read_log(tmp_path / "whole" / "log.jsonl") if r["event"] == "step"]
+    assert ["dot" in step for step in steps] == [False, False, True] * 4  # the pair is the last two
+    interrupted(config, "broken", after=8)
+    run(config, "broken", resume=True)
+    assert same(weights(tmp_path / "whole"), weights(tmp_path / "broken"))
+
+
 def test_torchjd_weights_belong_to_the_tasks_as_configured(configured, run, monkeypatch):
     """Whatever a sampler draws first: `long` has the last of the constant weights."""
     taken = TrainingLoop.take_step

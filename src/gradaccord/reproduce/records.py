@@ -61,7 +61,7 @@ class RunRecord(Versioned):
     metrics: dict[str, str]  # task -> main metric
     trained: list[str]  # the tasks in the average
     dev: Scores
-    test: Scores = {}
+    test: dict[str, dict[str, Number]] = {}  # NaN: could not be measured
     chance: dict[str, dict[str, float]] = {}  # task -> what guessing scores on the main metric
     train_loss: Number = math.nan
     probes: dict[str, float] = {}  # at the last evaluation
