@@ -14,7 +14,7 @@ from gradaccord.train.setup import load_problem
 VARIANTS = [
     (entry, variant)
     for entry in all_entries().values()
-    if entry.kind == COMPARE and entry.small is not None
+    if entry.kind == COMPARE and entry.small is not None and entry.records_of is None
     for variant in entry.small.variants
 ]
 

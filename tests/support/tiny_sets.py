@@ -21,15 +21,17 @@ TRAIN, TEST = 80, 24  # rows of a file
 TAGS = ("B-PER", "O", "B-LOC", "O", "B-ORG")
 NER = (
     "wikiann/de", "wikiann/en", "conll2002/es", "ilner/hi", "ilner/te", "myner/my", "masakhaner2/swa",
-    "masakhaner2/yor",
+    "masakhaner2/yor", "kaznerd/kk", "mahaner/mr", "uner/tl_trg",
 )  # fmt: skip
+# The splits of sets that are not there whole.
+PARTS = {"kaznerd/kk": ("dev", "test"), "mahaner/mr": ("dev", "test"), "uner/tl_trg": ("test",)}
 
 
 def write_tiny_sets(folder: Path) -> Path:
     """All sets that the entries train on."""
     draw = random.Random(0)
     save_checkpoint(folder / "minilm", "bert", positions=256)
-    for write in (_glue, _superglue, _minbert, _questions, _xnli, _named_entities):
+    for write in (_glue, _superglue, _minbert, _questions, _xnli, _named_entities, _texts):
         write(folder, draw)
     _images(folder, draw)
     return folder
@@ -57,6 +59,9 @@ def _glue(folder: Path, draw: random.Random) -> None:
         put(
             folder, f"glue/QNLI/{split}.tsv.gz", tsv(("index", "question", "sentence", "label"), *pairs)
         )
+        if split == "dev":
+            head = ("index", "question", "sentence", "label")
+            put(folder, "glue/QNLI/dev.tsv.gz", tsv(head, *pairs))
         rows = [(_text(draw), i % 2) for i in range(count)]
         put(folder, f"glue/SST-2/{split}.tsv.gz", tsv(("sentence", "label"), *rows))
         head = ("index", "genre", "filename", "year", "old_index", "source1", "source2")
@@ -151,7 +156,13 @@ def _xnli(folder: Path, draw: random.Random) -> None:
 
 def _named_entities(folder: Path, draw: random.Random) -> None:
     for name in NER:
-        for split, count in (*_splits("train", "dev"), ("test", TEST)):
+        published = {
+            "kaznerd/kk": ("dev", "test"),
+            "mahaner/mr": ("dev", "test"),
+            "uner/tl_trg": ("test",),
+        }
+        for split in published.get(name, ("train", "dev", "test")):
+            count = TRAIN if split != "test" else TEST
             sentences = [
                 "".join(
                     f"{word}\t{tag}\n"
@@ -164,6 +175,18 @@ def _named_entities(folder: Path, draw: random.Random) -> None:
             put(folder, f"ner/{name}/{split}.conll.gz", "\n".join(sentences))
 
 
+def _texts(folder: Path, draw: random.Random) -> None:
+    rows = [
+        {"id": i, "lewissplit": "TRAIN" if i < TRAIN else "TEST", "document": _text(draw, 20),
+         "summary": _text(draw, 4), "topics": []}
+        for i in range(TRAIN + TEST)
+    ]  # fmt: skip
+    put(folder, "summarization/reuters21578_lead_headline.jsonl.gz", jsonl(*rows))
+    for language in ("de", "en", "es", "fr", "it", "ru", "sw", "tr"):
+        lines = "".join(_text(draw) + "\n" for _ in range(TRAIN))
+        put(folder, f"common_voice_text/{language}.txt.gz", lines)
+
+
 def _images(folder: Path, draw: random.Random) -> None:
     from PIL import Image
 
@@ -173,11 +196,19 @@ def _images(folder: Path, draw: random.Random) -> None:
         put(folder, f"fashion_mnist/{split}-images-idx3-ubyte.gz", gzip.compress(pixels))
         put(folder, f"fashion_mnist/{split}-labels-idx1-ubyte.gz", gzip.compress(labels))
     classes = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
-    (folder / "cifar10").mkdir(parents=True)
-    with zipfile.ZipFile(folder / "cifar10" / "cifar10_12000.zip", "w") as archive:
-        for split, each in (("train", 4), ("test", 2)):
-            for name in classes:
-                for i in range(each):
-                    image = io.BytesIO()
-                    Image.frombytes("RGB", (32, 32), draw.randbytes(3072)).save(image, "JPEG")
-                    archive.writestr(f"{split}/{name}/{i:04d}.jpg", image.getvalue())
+    birds = [f"{i:03d}.Bird" for i in range(10)]
+    synsets = [f"n{i:08d}" for i in range(10)]
+    for file, names, size in (
+        ("cifar10/cifar10_12000.zip", classes, 32),
+        ("cub200/cub200_84x84.zip", birds, 84),
+        ("tiny_imagenet_fewshot/tiny_imagenet_64_16_20.zip", synsets, 64),
+    ):
+        (folder / file).parent.mkdir(parents=True)
+        with zipfile.ZipFile(folder / file, "w") as archive:
+            for i, name in enumerate(names * 8):
+                # Of a few-shot set each class is in one split only.
+                test = i % 10 > 7 if names is synsets else i >= 60
+                image = io.BytesIO()
+                pixels = draw.randbytes(3 * size * size)
+                Image.frombytes("RGB", (size, size), pixels).save(image, "JPEG")
+                archive.writestr(f"{'test' if test else 'train'}/{name}/{i:04d}.jpg", image.getvalue())
