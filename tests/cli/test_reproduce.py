@@ -4,7 +4,8 @@ import shutil
 
 import pytest
 from reproduce_toy import ENTRIES, TRIO, runs_in_this_process, trio, trio_data
-from train_toy import said, shown_by
+from tiny_sets import write_tiny_sets
+from train_toy import said, shown_by, until
 
 from gradaccord.reproduce import entry as entry_module
 from gradaccord.reproduce.entry import PAPERS, all_entries
@@ -30,7 +31,7 @@ def test_the_list_has_paper_title_claim_status_and_command_of_every_entry(capsys
         assert " ".join(f"claim: {entry.claim}".split()) in words
         assert f"gradaccord reproduce {entry.name}" in words
         assert PAPERS[entry.paper] in words
-    assert "status: recipe only" in words
+    assert "status: published numbers only" in words
     assert "status: not run" in words
 
 
@@ -76,12 +77,28 @@ def test_numbers_of_a_paper_are_printed(capsys):
     assert "its numbers were not at hand" in shown_by(capsys, "reproduce", "dotprod-table-11")
 
 
-def test_an_entry_without_data_to_run_it_names_what_is_missing(capsys):
-    assert "LDC2012T21" in said(capsys, "reproduce", "dotprod-table-6", "--small")
-
-
 def test_pages_are_written_below_the_current_folder(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shown = shown_by(capsys, "reproduce", "--write-docs", "--results", tmp_path / "none")
     assert "Written: docs/results.md" in shown
     assert "0 of " in (tmp_path / "docs" / "results.md").read_text()
+
+
+def test_after_kill_9_the_same_command_goes_on(command, tmp_path):
+    """Records stay, and what was under way is resumed or begun again."""
+    data, results = write_tiny_sets(tmp_path / "data"), tmp_path / "results"
+    name = "controls-sts-encoding"
+    arguments = ["reproduce", name, "--small", "--data", data, "--seeds", 1, "--results", results]
+    arguments += ["--out", tmp_path / "runs"]
+    first, second = (results / name / f"main.{arm}.epochs.s0.json" for arm in ("separate", "cross"))
+    killed = command(*arguments)
+    until(lambda: first.exists() or killed.poll() is not None)
+    killed.kill()
+    killed.communicate()
+    assert not second.exists()
+    record = first.read_bytes()
+    out, _ = command(*arguments).done()
+    assert "2 runs, 1 to do" in out
+    assert first.read_bytes() == record
+    assert second.exists()
+    assert "* cross" in out

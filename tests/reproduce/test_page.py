@@ -27,7 +27,9 @@ def test_the_figures_are_there():
 
 @pytest.fixture
 def made(trio, tmp_path):
-    entries = {TRIO: trio, "dotprod-table-6": all_entries()["dotprod-table-6"]}
+    absent = all_entries()["dotprod-table-6"]
+    absent = absent.model_copy(update={"small": None, "recipe_only": "the pairs of LDC2012T21"})
+    entries = {TRIO: trio, absent.name: absent}
     spread = (0.0, 0.2, -0.1)
     save_made(
         trio, tmp_path / "results",
@@ -60,5 +62,5 @@ def test_claims_have_evidence_command_result_and_verdict(made):
     assert command == f"`gradaccord reproduce {TRIO} --small --data DIR`"
     assert result.startswith("pcgrad − plain: +5.03 [4.65, 5.41] (average, 3 pairs, p ")
     assert verdict == "holds"
-    (line,) = [line for line in lines if "best published score on Gigaword" in line]
-    assert line.endswith("| not testable here |")
+    (line,) = [line for line in lines if "reproduce dotprod-table-6`" in line]
+    assert line.endswith("| Missing: the pairs of LDC2012T21. | not testable here |")

@@ -59,7 +59,11 @@ def test_without_a_primary_test_controls_are_counted(trio, tmp_path):
 
 def test_of_entries_that_are_not_run_here(tmp_path):
     entries = all_entries()
-    assert status_of(entries["dotprod-table-6"], tmp_path).word == "recipe only"
+    absent = entries["minbert-table-1"].model_copy(update={"small": None, "recipe_only": "a file"})
+    found = status_of(absent, tmp_path)
+    assert (found.word, found.verdict, found.result) == (
+        "recipe only", "not testable here", "Missing: a file.",
+    )  # fmt: skip
     assert status_of(entries["dotprod-table-3"], tmp_path).word == "published numbers only"
     assert command(entries["controls-valley"]) == "gradaccord reproduce controls-valley --small"
     assert command(entries["minbert-table-2"]).endswith("minbert-table-2 --small --data DIR")

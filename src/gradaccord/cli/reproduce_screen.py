@@ -21,7 +21,11 @@ def listing(entries: Iterable[Entry], results: Path) -> Iterator[str]:
             yield f"  {entry.name}: {entry.title}"
             yield f"    status: {status_of(entry, results).text}"
             yield from textwrap.wrap(
-                f"claim: {entry.claim}", WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 6
+                f"claim: {entry.claim}",
+                WIDTH,
+                initial_indent=" " * 4,
+                subsequent_indent=" " * 6,
+                break_on_hyphens=False,
             )
             yield f"    {command(entry)}"
         yield ""

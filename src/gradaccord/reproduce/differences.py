@@ -63,7 +63,7 @@ def current_records(entry: Entry, results: Path, size: Size = "small") -> list[R
         return []
     return [
         record
-        for record in read_records(results, entry.name, size)
+        for record in read_records(results, entry.runs, size)
         if record.variant in setting.variants
         and record.arm in setting.arms
         and is_current(record, setting.content(record.variant, record.arm))
