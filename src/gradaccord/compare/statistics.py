@@ -111,7 +111,7 @@ class Difference(Mean):
             return f"no p: {self.no_p}"
         known = (("p", self.p), ("Holm", self.p_holm))
         parts = [f"{name} {short_p(p)}" for name, p in known if not math.isnan(p)]
-        if parts and not self.clear:
+        if self.p_holm >= LEVEL:
             parts.append(f"could see {self.smallest_effect:.2f}")
         return ", ".join(parts)
 
