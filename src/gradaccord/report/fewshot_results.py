@@ -38,13 +38,12 @@ def results_section(records: Sequence[RunRecord]) -> str:
         for test in record.tests:
             key = (s.label, s.data, s.ways, test.shots, test.transductive)
             published = f"{PUBLISHED[key]:g}" if key in PUBLISHED else ""
-            hours = "not counted" if record.core_hours is None else f"{record.core_hours:.2f}"
             unfinished = "" if record.finished else " (unfinished)"
             lines.append(
                 f"| {markdown(s.label)} | {markdown(s.data)} | {s.ways}, {test.shots} "
                 f"| {'yes' if test.transductive else 'no'} | {test.accuracy:.2f} ± {test.interval:.2f} "
                 f"| {published} | {record.seed} "
-                f"| {record.iterations:,}{unfinished} | {hours} |"
+                f"| {record.iterations:,}{unfinished} | {_core_hours(record)} |"
             )
     lines += ["", "± is half of the 95 % interval over test tasks.", ""]
     lines += [f"![Validation accuracy, {name}](figures/{name}.png)" for name in _groups(records)]
@@ -70,6 +69,12 @@ def write_results(page: Path, folder: Path) -> list[Path]:
         figure = validation_figure(curves, name, chance=100 / group[0].settings.ways)
         written.append(write(figure, page.parent / "figures" / f"{name}.png"))
     return written
+
+
+def _core_hours(record: RunRecord) -> str:
+    if record.core_hours is not None:
+        return f"{record.core_hours:.2f}"
+    return f"not recorded (training took {record.training_hours:.2f} h)"
 
 
 def _groups(records: Sequence[RunRecord]) -> dict[str, list[RunRecord]]:
