@@ -32,6 +32,7 @@ ELSEWHERE = {
     "core/sharding.py": "distributed/test_fsdp.py",
     "data/encoded.py": "tasks/test_windows.py",
     "data/examples.py": "data/test_own_files.py",
+    "data/images/matlab.py": "data/test_svhn.py",
     "data/text/masking.py": "tasks/test_masked_lm.py",
     "data/text/mrqa.py": "data/test_newsqa.py",
     "meta/episodes/minibatches.py": "meta/test_reptile.py",

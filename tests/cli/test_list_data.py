@@ -20,7 +20,7 @@ def test_the_table_of_found_sets(tmp_path, monkeypatch):
     assert "sst2" in [each.name for each in found]
     assert re.search(r"sst2 +1,234 +classification +en +unreadable, see below", shown)
     assert "territory, city" in shown  # the classes of the embedded sets
-    assert "broken gzip file" in shown
+    assert "cannot be read" in shown
     for width in (80, 40):
         narrow = Console(width=width, record=True, file=io.StringIO())
         list_data(tmp_path, narrow)

@@ -113,7 +113,7 @@ def test_a_pickle_that_runs_code_is_refused(tmp_path, ten):
     folder = python_ten(tmp_path / "cifar", ten)
     trace = tmp_path / "trace"
     (folder / "data_batch_2").write_bytes(pickle.dumps({b"data": Runs(f"touch {trace}")}, protocol=2))
-    with pytest.raises(ValueError, match="data_batch_2 cannot be read.*posix.system, which no array"):
+    with pytest.raises(ValueError, match="data_batch_2 in .*posix.system, which no array"):
         read_cifar(folder)
     assert not trace.exists()
 
@@ -131,14 +131,14 @@ def test_a_batch_that_is_none(tmp_path, ten, content):
 def test_cifar_archive_cut_off(tmp_path, ten):
     path = archived(tmp_path / "cifar-10-python.tar.gz", python_ten(tmp_path / "made" / "c", ten))
     path.write_bytes(path.read_bytes()[:-2000])
-    with pytest.raises(ValueError, match="corrupt archive"):
+    with pytest.raises(ValueError, match="cannot be read"):
         read_cifar(path)
 
 
 def test_cifar_binary_cut_off(tmp_path, ten):
     folder = binary_ten(tmp_path / "cifar", ten)
     (folder / "test_batch.bin").write_bytes(b"123")
-    with pytest.raises(ValueError, match="3 bytes long, no multiple of 3073"):
+    with pytest.raises(ValueError, match="3 bytes are no multiple of 3073"):
         read_cifar(folder)
 
 

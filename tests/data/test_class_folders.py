@@ -54,10 +54,12 @@ def test_corrupt_image_in_a_zip_is_named_in_one_sentence(tmp_path):
     files = two_classes()
     files["set/b/1.png"] = files["set/b/1.png"][:30]
     path = archive(tmp_path / "set.zip", files)
-    with pytest.raises(ValueError, match=r"^Image set/b/1.png in .*set.zip is corrupt \(.*\): repair"):
+    with pytest.raises(
+        ValueError, match=r"^Image set/b/1.png in .*set.zip cannot be read \(.*\): repair"
+    ):
         read_classes(path)
     files["set/b/1.png"] = b"hello"
-    with pytest.raises(ValueError, match="set/b/1.png in .*set.zip is corrupt"):
+    with pytest.raises(ValueError, match="set/b/1.png in .*set.zip cannot be read"):
         read_classes(archive(path, files))
 
 
@@ -66,7 +68,7 @@ def test_damaged_bytes_inside_the_archive_are_named_too(tmp_path):
     raw = bytearray(path.read_bytes())
     raw[raw.index(b"IDAT") + 6] ^= 0xFF
     path.write_bytes(raw)
-    with pytest.raises(ValueError, match="Image set/a/0.png in .* is corrupt"):
+    with pytest.raises(ValueError, match="Image set/a/0.png in .* cannot be read"):
         read_classes(path)
 
 
@@ -86,7 +88,9 @@ def test_missing_file_and_no_archive_say_why(tmp_path):
     with pytest.raises(FileNotFoundError, match="does not exist"):
         read_classes(tmp_path / "no.zip")
     (tmp_path / "text.zip").write_text("no archive")
-    with pytest.raises(ValueError, match="neither a folder nor a whole zip"):
+    with pytest.raises(
+        ValueError, match="text.zip cannot be read .*: give a folder or a whole zip file"
+    ):
         read_classes(tmp_path / "text.zip")
 
 

@@ -72,7 +72,7 @@ def test_what_save_to_disk_wrote_with_class_names_and_tags(tmp_path, offline):
 
 def test_a_set_that_cannot_be_had_is_one_sentence(tmp_path, offline):
     with pytest.raises(
-        ValueError, match=r"`datasets` could not load 'nobody/nothing-at-all': .+\.$"
+        ValueError, match=r"`datasets` could not load 'nobody/nothing-at-all' .+\.$"
     ) as caught:
         hub.load("nobody/nothing-at-all", cache=offline)
     assert "\n" not in str(caught.value)

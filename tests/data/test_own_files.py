@@ -136,7 +136,7 @@ BAD = {
     "quotes": (("classification", "a.csv", 'sentence,label\n"a"b,1\n'), {}, "a.csv, line 2: not CSV"),
     "twice": (("classification", "a.csv", "label,label\na,1\n"), {}, "two columns have the same name"),
     "format": (("classification", "a.xls", "x"), {}, "does not end in a known format"),
-    "parquet": (("classification", "a.parquet", "PAR1 no"), {}, "not a whole parquet file"),
+    "parquet": (("classification", "a.parquet", "PAR1 no"), {}, "a.parquet cannot be read"),
     "json": (("classification", "a.json", '{"a": 1}'), {}, "not a JSON list of objects"),
     "encoding": (
         ("classification", "a.csv", "sentence,label\né,1\n".encode("latin-1")),

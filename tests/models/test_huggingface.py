@@ -125,7 +125,7 @@ class TestRefusals:
         save_checkpoint(tmp_path, "bert")
         weights = tmp_path / "model.safetensors"
         weights.write_bytes(weights.read_bytes()[:1000])
-        with pytest.raises(ValueError, match="cannot be loaded") as raised:
+        with pytest.raises(ValueError, match="cannot be read") as raised:
             load_trunk(tmp_path)
         assert "\n" not in str(raised.value)
 

@@ -209,5 +209,5 @@ class TestRefusals:
     def test_conv4_folder_cut_off(self, tmp_path):
         load_trunk("conv4", filters=4)[0].save(tmp_path)
         (tmp_path / "model.safetensors").write_bytes(b"123")
-        with pytest.raises(ValueError, match="cannot be loaded"):
+        with pytest.raises(ValueError, match="model.safetensors cannot be read"):
             load_trunk(tmp_path)

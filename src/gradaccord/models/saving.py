@@ -23,9 +23,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from gradaccord.data.files.bad_files import reading
 from gradaccord.models.multitask import MultiTaskModel, with_head_keys
 from gradaccord.models.tokens import Tokens
-from gradaccord.models.trunks.loading import load_trunk
+from gradaccord.models.trunks.loading import ANEW, load_trunk
 from gradaccord.models.trunks.trunk import Trunk
 
 FORMAT = 1
@@ -84,36 +85,29 @@ def load_model(
 ) -> tuple[MultiTaskModel, Tokens, dict[str, TaskEntry]]:
     """Read what `save_model` wrote: the same outputs, bit by bit. The model is in evaluation mode."""
     folder = Path(folder)
-    described = _description(folder)
     tasks = saved_tasks(folder)
-    try:
+    with reading(folder / DESCRIPTION, ANEW):
+        described = _description(folder)
         head_of = {name: str(entry["head"]) for name, entry in described["tasks"].items()}
         trunk_options, dtype = dict(described["trunk"]), getattr(torch, described["dtype"])
-    except (KeyError, TypeError, AttributeError) as error:
-        raise _lacking(folder, error) from error
     trunk, tokens = load_trunk(folder, **trunk_options)
     heads: dict[str, nn.Module] = {}
-    for name, task in tasks.items():
-        if head_of[name] not in heads:
-            heads[head_of[name]] = new_head(task, trunk)
-    model = MultiTaskModel(trunk, heads, head_of).to(dtype)
+    with reading(folder / DESCRIPTION, ANEW):
+        for name, task in tasks.items():
+            if head_of[name] not in heads:
+                heads[head_of[name]] = new_head(task, trunk)
+        model = MultiTaskModel(trunk, heads, head_of).to(dtype)
     _load_heads(model, folder / HEADS)
     return model.eval(), tokens, tasks
 
 
 def saved_tasks(folder: Path) -> dict[str, TaskEntry]:
     """What was written of each task, without the weights."""
-    try:
+    with reading(folder / DESCRIPTION, ANEW):
         return {
-            name: TaskEntry(entry["kind"], entry["options"], entry.get("columns", {}))
+            name: TaskEntry(str(entry["kind"]), dict(entry["options"]), dict(entry.get("columns", {})))
             for name, entry in _description(folder)["tasks"].items()
         }
-    except (KeyError, TypeError, AttributeError) as error:
-        raise _lacking(folder, error) from error
-
-
-def _lacking(folder: Path, error: Exception) -> ValueError:
-    return ValueError(f"{folder / DESCRIPTION} lacks {error}: save the model anew.")
 
 
 def _save_heads(model: MultiTaskModel, path: Path) -> None:
@@ -125,13 +119,10 @@ def _save_heads(model: MultiTaskModel, path: Path) -> None:
 
 
 def _load_heads(model: MultiTaskModel, path: Path) -> None:
-    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    try:
+    with reading(path, ANEW):
         weights = load_file(str(path))
-    except (OSError, SafetensorError) as error:
-        raise ValueError(f"{path} cannot be read ({error}): save the model anew.") from error
     weights = with_head_keys(weights, model.head_of.values(), weights, prefix="")
     expected = model.heads.state_dict()
     for name, value in expected.items():
@@ -149,10 +140,8 @@ def _description(folder: Path) -> dict[str, Any]:
     path = folder / DESCRIPTION
     if not path.is_file():
         raise ValueError(f"{folder} holds no {DESCRIPTION}: give a folder that a model was saved to.")
-    try:
-        described = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{path} cannot be read ({error}): save the model anew.") from error
+    with reading(path, ANEW):
+        described = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(described, dict) or described.get("format") != FORMAT:
         raise ValueError(f"{path} is not of format {FORMAT}: load it with the version that wrote it.")
     return described

@@ -8,6 +8,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from gradaccord.data.files.bad_files import reason
 from gradaccord.data.text.masking import Tokens as MaskTokens
 
 Truncation = Literal["longest_first", "only_first", "only_second"]
@@ -126,9 +127,8 @@ class HuggingFaceTokens:
                 str(name), use_fast=True, trust_remote_code=False, local_files_only=local
             )
         except Exception as error:  # of the tokenizer's own kinds too, which have no common base
-            reason = " ".join(str(error).split())[:160]
             raise ValueError(
-                f"{name} has no tokenizer that can be read ({type(error).__name__}: {reason}): save it "
+                f"{name} has no tokenizer that can be read ({reason(error)}): save it "
                 "there with tokenizer.save_pretrained(folder)."
             ) from error
         return cls(tokenizer)

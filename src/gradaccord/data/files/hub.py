@@ -15,6 +15,7 @@ from typing import Any
 
 from gradaccord.data.dataset import SPLITS, Dataset, chosen_splits
 from gradaccord.data.examples import EXAMPLES
+from gradaccord.data.files.bad_files import reading, reason
 from gradaccord.data.files.columns import Columns, Reader
 from gradaccord.data.files.layouts import Iob
 from gradaccord.data.files.own_files import dataset_of
@@ -50,7 +51,8 @@ def load(
     if not labels:
         reader = replace(reader, labels=_labels(reader, features))
     file = File(Path(str(path)))
-    rows = {split: [(file, _rows(found[split]))] for split in chosen}
+    with reading(file):
+        rows = {split: [(file, _rows(found[split]))] for split in chosen}
     return dataset_of(str(path), reader, rows, language, iob)
 
 
@@ -74,9 +76,11 @@ def _open(path: str, cache: str | Path | None) -> Mapping[str, Any]:
             opened = datasets.load_dataset(
                 path, config, cache_dir=None if cache is None else str(cache)
             )
-    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
-        reason = str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
-        raise ValueError(f"`datasets` could not load {path!r}: {reason}.") from error
+    except Exception as error:  # a sentence of its own does not name what was to be loaded
+        raise ValueError(
+            f"`datasets` could not load {path!r} ({reason(error)}): check the name, or the files "
+            "in the folder."
+        ) from error
     return opened if isinstance(opened, Mapping) else {"train": opened}
 
 

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from gradaccord.data.dataset import ORDER, SPLITS
+from gradaccord.data.files.bad_files import reading
 from gradaccord.data.files.text_files import File
 
 Iob = Literal["repair", "strict"]
@@ -101,13 +102,21 @@ class Source:
 
     def read(self, wanted: Wanted) -> list[Any]:
         """All examples."""
-        return with_own_ids([e for file in self.files for e in self.layout.read(file, wanted)])
+        found: list[Any] = []
+        for file in self.files:
+            with reading(file):
+                found += self.layout.read(file, wanted)
+        return with_own_ids(found)
 
     def count(self, wanted: Wanted) -> int:
         """How many examples `read` would give."""
         if self.layout.count is None:
             return len(self.read(wanted))
-        return sum(self.layout.count(file, wanted) for file in self.files)
+        total = 0
+        for file in self.files:
+            with reading(file):
+                total += self.layout.count(file, wanted)
+        return total
 
 
 @dataclass(frozen=True)

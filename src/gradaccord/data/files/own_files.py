@@ -14,9 +14,10 @@ from typing import Any
 from gradaccord.data.dataset import ORDER, SPLITS, Dataset
 from gradaccord.data.examples import Question, Tagged
 from gradaccord.data.files import squad
+from gradaccord.data.files.bad_files import reading
 from gradaccord.data.files.columns import Columns, Reader, cell_of
 from gradaccord.data.files.conll import Conll, types_in
-from gradaccord.data.files.layouts import Iob, Wanted, with_own_ids
+from gradaccord.data.files.layouts import Iob, Read, Wanted, with_own_ids
 from gradaccord.data.files.tables import Row, format_of, rows_of
 from gradaccord.data.files.text_files import File, at
 
@@ -57,19 +58,21 @@ def read(
     if reader.fields is Tagged and set(formats.values()) <= {"conll", "text"}:
         comments = any(file.name.endswith(".iob2") for file in formats)
         conll = _conll(reader.columns, encoding, comments)
-        types = reader.labels or tuple(sorted({t for file in formats for t in types_in(file, conll)}))
+        types = reader.labels or tuple(sorted(_types(formats, conll)))
         reader = replace(reader, labels=types)
         for split, several in by_split.items():
             wanted[split] = replace(wanted[split], labels=types)
-            splits[split] = [e for file in several for e in conll(file, wanted[split])]
+            splits[split] = _each(several, conll, wanted[split])
     elif reader.fields is Question and set(formats.values()) == {"json"} and not columns:
         for split, several in by_split.items():
-            splits[split] = [e for file in several for e in squad.read(file, wanted[split])]
+            splits[split] = _each(several, squad.read, wanted[split])
     else:
-        rows = {
-            split: [(file, [*rows_of(file, formats[file], header, encoding)]) for file in several]
-            for split, several in by_split.items()
-        }
+        rows: dict[str, list[FileRows]] = {split: [] for split in by_split}
+        for split, several in by_split.items():
+            for file in several:
+                with reading(file):
+                    found = [*rows_of(file, formats[file], header, encoding)]
+                rows[split].append((file, found))
         return dataset_of(name, reader, rows, language, iob)
     return _dataset(name, reader, splits, wanted.values(), language)
 
@@ -83,7 +86,8 @@ def dataset_of(
     wanted = {split: Wanted(split, language, reader.labels, iob) for split in rows}
     splits: dict[str, list[Any]] = {split: [] for split in rows}
     for split, file, found in parts:
-        splits[split] += reader.examples(found, file, wanted[split])
+        with reading(file):
+            splits[split] += reader.examples(found, file, wanted[split])
     return _dataset(name, reader, splits, wanted.values(), language)
 
 
@@ -107,16 +111,39 @@ def with_labels(reader: Reader, parts: Iterable[tuple[str, File, Sequence[Row]]]
     field = reader.fields.targets[0]
     found: set[str] = set()
     for split, file, rows in parts:
-        columns = reader.places([*rows[0][1]], at(file, 1), split).get(field) if rows else None
-        if columns is None:
-            continue
-        cells = (cell_of(row, columns, at(file, line)) for line, row in rows)
-        if reader.answer == "class":
-            found |= {_written(cell) for cell in cells if cell not in (None, "", -1)}
-        else:
-            found |= {t.partition("-")[2] for tags in cells for t in _tags(tags) if t != "O"}
+        with reading(file):
+            found |= _labels(reader, split, file, rows, field)
     numbers = all(label.isdigit() for label in found)
     return replace(reader, labels=tuple(sorted(found, key=int if numbers else None)))
+
+
+def _labels(reader: Reader, split: str, file: File, rows: Sequence[Row], field: str) -> set[str]:
+    """The classes or entity types of one file."""
+    columns = reader.places([*rows[0][1]], at(file, 1), split).get(field) if rows else None
+    if columns is None:
+        return set()
+    cells = (cell_of(row, columns, at(file, line)) for line, row in rows)
+    if reader.answer == "class":
+        return {_written(cell) for cell in cells if cell not in (None, "", -1)}
+    return {t.partition("-")[2] for tags in cells for t in _tags(tags) if t != "O"}
+
+
+def _each(files: Sequence[File], read: Read, wanted: Wanted) -> list[Any]:
+    """The examples of several files of a split."""
+    found: list[Any] = []
+    for file in files:
+        with reading(file):
+            found += read(file, wanted)
+    return found
+
+
+def _types(files: Iterable[File], conll: Conll) -> set[str]:
+    """The entity types in several files."""
+    found: set[str] = set()
+    for file in files:
+        with reading(file):
+            found |= types_in(file, conll)
+    return found
 
 
 def _written(cell: Any) -> str:

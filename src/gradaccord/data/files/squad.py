@@ -8,10 +8,9 @@ from typing import Any, TypeVar
 
 from gradaccord.data.examples import Question
 from gradaccord.data.files.layouts import Wanted
-from gradaccord.data.files.text_files import File
+from gradaccord.data.files.text_files import TYPES, File
 
 T = TypeVar("T")
-WORDS: dict[type, str] = {str: "a text", int: "a whole number", list: "a list"}
 # Inside a JSON string the closing quote would have a backslash before it, so this finds keys alone.
 _QUESTION = re.compile(rb'"question"\s*:')
 
@@ -48,7 +47,11 @@ def _questions(file: File, wanted: Wanted) -> Iterator[tuple[str, Question]]:
                 id = str(_member(asked, "id", object, file, "a question"))
                 where = f"question {id!r}"
                 question = _member(asked, "question", str, file, where).strip()
-                answers = [] if asked.get("is_impossible") else asked.get("answers") or []
+                answers = (
+                    []
+                    if asked.get("is_impossible") or not asked.get("answers")
+                    else (_member(asked, "answers", list, file, where))
+                )
                 texts = tuple(_member(a, "text", str, file, where) for a in answers)
                 if texts and not any(texts):
                     wanted.note("questions without a label (their answer is an empty text)")
@@ -74,5 +77,5 @@ def _member(value: Any, name: str, kind: type[T], file: File, where: str) -> T:
         raise ValueError(f"{file}: {where} has no {name!r}: SQuAD's JSON is expected.")
     found = value[name]
     if not isinstance(found, kind):
-        raise ValueError(f"{file}: {name!r} of {where} is {found!r}: give {WORDS[kind]}.")
+        raise ValueError(f"{file}: {name!r} of {where} is {repr(found)[:60]}: give {TYPES[kind]}.")
     return found

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gradaccord.data.files.bad_files import reading
 from gradaccord.data.files.text_files import File, at
 
 FORMATS: Mapping[str, str] = {
@@ -98,14 +99,10 @@ def _json(file: File) -> Iterator[Row]:
 
 def _parquet(file: File) -> Iterator[Row]:
     try:
-        import pyarrow
         from pyarrow import parquet
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             'Parquet files need the package pyarrow: pip install "gradaccord[train]".', name="pyarrow"
         ) from error
-    try:
-        table = parquet.read_table(io.BytesIO(file.content()))
-    except pyarrow.ArrowInvalid as error:
-        raise ValueError(f"{file} is not a whole parquet file: fetch it again.") from error
-    return enumerate(table.to_pylist(), start=1)
+    with reading(file):
+        return enumerate(parquet.read_table(io.BytesIO(file.content())).to_pylist(), start=1)

@@ -8,13 +8,17 @@ import os
 import posixpath
 import re
 import zipfile
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from gradaccord.data.files.bad_files import reading
+
+TYPES: dict[type, str] = {
+    str: "a text", int: "a whole number", list: "a list", dict: "an object", object: "a value",
+}  # fmt: skip
 # The first bytes of an archive show what is in it: one of images is left to the readers of images.
 _IMAGE = re.compile(rb"\.(?:png|jpe?g|bmp|gif|ppm|tiff?|webp)", re.IGNORECASE)
 _PEEK = 4096
@@ -44,7 +48,7 @@ class File:
         if self.member:
             parent = PurePosixPath(self.member).parent
             inside = posixpath.normpath(parent / folder / name)
-            with zipfile.ZipFile(self.path) as archive:
+            with reading(self.path), zipfile.ZipFile(self.path) as archive:
                 names = archive.namelist()
             return next((File(self.path, n) for n in (inside, f"{inside}.gz") if n in names), None)
         place = self.path.parent / folder
@@ -60,22 +64,19 @@ class File:
 
     def content(self) -> bytes:
         """All bytes, unpacked. An empty file is an error."""
-        if self.member:
-            try:
-                with zipfile.ZipFile(self.path) as archive:
-                    raw = archive.read(self.member)
-            except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-                raise ValueError(f"{self} is broken ({error}): fetch the archive again.") from error
-        else:
-            raw = self.path.read_bytes()
-        if raw[:2] == b"\x1f\x8b":
-            try:
+        with reading(self):
+            raw = self._packed()
+            if raw[:2] == b"\x1f\x8b":
                 raw = gzip.decompress(raw)
-            except (OSError, EOFError, zlib.error) as error:
-                raise ValueError(f"{self} is a broken gzip file ({error}): fetch it again.") from error
         if not raw.strip():
-            raise ValueError(f"{self} is empty: fetch it again, or leave it out.")
+            raise ValueError(_empty(self))
         return raw
+
+    def _packed(self) -> bytes:
+        if not self.member:
+            return self.path.read_bytes()
+        with zipfile.ZipFile(self.path) as archive:
+            return archive.read(self.member)
 
     def text(self, encoding: str = "utf-8") -> str:
         """The content as text, every line ended by a bare newline; a byte-order mark is dropped."""
@@ -88,7 +89,10 @@ class File:
                 f"{at(self, line)}: the byte 0x{raw[error.start]:02x} is not {encoding.upper()}: "
                 f"convert the file to {encoding.upper()}."
             ) from error
-        return text.removeprefix("\ufeff").replace("\r\n", "\n")
+        text = text.removeprefix("\ufeff").replace("\r\n", "\n")
+        if not text.strip():
+            raise ValueError(_empty(self))
+        return text
 
     def lines(self, encoding: str = "utf-8") -> list[str]:
         """The lines without their ends. (`splitlines` would also part them at U+2028 and the like.)"""
@@ -99,24 +103,33 @@ class File:
 
     def json(self) -> Any:
         """The content as one JSON value."""
-        text = self.text()
-        try:
-            return json.loads(text)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{at(self, error.lineno)}: not JSON ({error.msg}).") from error
+        return parsed(self.text(), self)
 
     def json_lines(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """Each line's number and the JSON object that stands there; blank lines are skipped."""
         for number, line in enumerate(self.lines(), start=1):
             if not line.strip():
                 continue
-            try:
-                row = json.loads(line)
-            except json.JSONDecodeError as error:
-                raise ValueError(f"{at(self, number)}: not JSON ({error.msg}).") from error
+            row = parsed(line, self, number)
             if not isinstance(row, dict):
                 raise ValueError(f"{at(self, number)}: not a JSON object but {line[:40]!r}.")
             yield number, row
+
+
+def _empty(file: File) -> str:
+    return f"{file} is empty: fetch it again, or leave it out."
+
+
+def parsed(text: str, file: File | str, line: int = 1) -> Any:
+    """The JSON value of a text that begins on a line."""
+    with reading(at(file, line), "repair it"):
+        try:
+            found = json.loads(text)
+            if "\\ud" in text:  # half of a pair of surrogates is no text
+                json.dumps(found, ensure_ascii=False).encode()
+            return found
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{at(file, line + error.lineno - 1)}: not JSON ({error.msg}).") from error
 
 
 def at(file: File | Path | str, line: int) -> str:
@@ -124,14 +137,16 @@ def at(file: File | Path | str, line: int) -> str:
     return f"{file}, line {line}"
 
 
-def field(row: Any, name: str, file: File, line: int) -> Any:
-    """A member of a JSON object, by its name; dots go deeper: "passage.text"."""
+def field(row: Any, name: str, file: File, line: int, kind: type[Any] = object) -> Any:
+    """A member of a JSON object, by its name, of a type; dots go deeper: "passage.text"."""
     value = row
     for part in name.split("."):
         if not isinstance(value, dict) or part not in value:
             there = ", ".join(map(str, value)) if isinstance(value, dict) else type(value).__name__
             raise ValueError(f"{at(file, line)}: there is no field {name!r}; there is: {there}.")
         value = value[part]
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise ValueError(f"{at(file, line)}: {name!r} is {repr(value)[:60]}: give {TYPES[kind]}.")
     return value
 
 
@@ -165,8 +180,8 @@ def _members(path: Path, size: int, modified: int) -> tuple[str, ...]:
         if _IMAGE.search(stream.read(_PEEK)):
             return ()
     try:
-        with zipfile.ZipFile(path) as archive:
+        with reading(path), zipfile.ZipFile(path) as archive:
             names = archive.namelist()
-    except zipfile.BadZipFile:
+    except ValueError:
         return ()  # it may hold no set at all
     return tuple(n for n in names if not n.endswith("/") and "__MACOSX/" not in n)

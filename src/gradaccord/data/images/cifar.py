@@ -9,13 +9,14 @@ from __future__ import annotations
 import io
 import pickle
 import tarfile
-import zlib
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import torch
+
+from gradaccord.data.files.bad_files import reading
 
 SIZE = 3 * 32 * 32
 Labelled = tuple[torch.Tensor, torch.Tensor]  # uint8 [N, 3, 32, 32], int64 [N]
@@ -52,8 +53,13 @@ def read_cifar(source: str | Path, classes: int = 10) -> tuple[dict[str, Labelle
     for split in ("train", "test"):
         python = [name for name in layout[split] if name in files]
         binary = [f"{name}.bin" for name in layout[split] if f"{name}.bin" in files]
-        parts = [_python(name, files[name](), layout["label"]) for name in python]
-        parts = parts or [_binary(name, files[name](), classes) for name in binary]
+        parts = []
+        for name in python or binary:
+            with reading(f"{name} in {source}"):
+                content = files[name]()
+                own = layout["label"]
+                part = _python(content, own) if python else _binary(content, classes)
+                parts.append(part)
         if parts:
             splits[split] = (torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts]))
     if not splits:
@@ -61,7 +67,7 @@ def read_cifar(source: str | Path, classes: int = 10) -> tuple[dict[str, Labelle
             f"{source} holds no batches of CIFAR-{classes}: give the folder with {layout['train'][0]}, "
             f"or with cifar-{classes}-python.tar.gz."
         )
-    return splits, _names(files, layout["names"], classes)
+    return splits, _names(files, layout["names"], classes, source)
 
 
 def _files(source: Path, classes: int) -> Files:
@@ -86,59 +92,47 @@ def _wanted(classes: int) -> list[str]:
 
 def _archived(path: Path) -> Files:
     found: dict[str, Callable[[], bytes]] = {}
-    try:
-        with tarfile.open(path) as archive:
-            for member in archive:
-                stream = archive.extractfile(member) if member.isfile() else None
-                if stream is not None:
-                    content = stream.read()
-                    found[PurePosixPath(member.name).name] = partial(bytes, content)
-    except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
-        raise ValueError(f"{path} is a corrupt archive ({error}): fetch it again.") from error
+    with reading(path), tarfile.open(path) as archive:
+        for member in archive:
+            stream = archive.extractfile(member) if member.isfile() else None
+            if stream is not None:
+                content = stream.read()
+                found[PurePosixPath(member.name).name] = partial(bytes, content)
     return found
 
 
-def _python(name: str, content: bytes, label: bytes) -> Labelled:
-    batch = _unpickled(name, content)
-    try:
-        data, labels = batch[b"data"], torch.tensor(batch[label], device="cpu")
-        images = torch.from_numpy(data.reshape(-1, 3, 32, 32).copy())
-    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-        raise ValueError(f"{name} is not a batch of CIFAR ({error!r}): fetch it again.") from error
+def _python(content: bytes, label: bytes) -> Labelled:
+    batch = _unpickled(content)
+    data, labels = batch[b"data"], torch.tensor(batch[label], device="cpu")
+    images = torch.from_numpy(data.reshape(-1, 3, 32, 32).copy())
     if images.dtype != torch.uint8 or labels.shape != (len(images),):
-        raise ValueError(f"{name} has {len(labels)} labels for {len(images)} images: fetch it again.")
+        raise ValueError(f"{len(labels)} labels for {len(images)} images: fetch it again.")
     return images, labels.long()
 
 
-def _binary(name: str, content: bytes, classes: int) -> Labelled:
+def _binary(content: bytes, classes: int) -> Labelled:
     head = 1 if classes == 10 else 2  # of the hundred: coarse label, then fine
     if not content or len(content) % (head + SIZE):
-        raise ValueError(
-            f"{name} is {len(content)} bytes long, no multiple of {head + SIZE}: fetch it again."
-        )
+        raise ValueError(f"{len(content)} bytes are no multiple of {head + SIZE}: fetch it again.")
     rows = torch.frombuffer(bytearray(content), dtype=torch.uint8).view(-1, head + SIZE)
     return rows[:, head:].reshape(-1, 3, 32, 32).contiguous(), rows[:, head - 1].long()
 
 
-def _names(files: Files, where: tuple[str, bytes, str], classes: int) -> tuple[str, ...]:
+def _names(files: Files, where: tuple[str, bytes, str], classes: int, source: Path) -> tuple[str, ...]:
     pickled, key, text = where
     if pickled in files:
-        names = [name.decode() for name in _unpickled(pickled, files[pickled]())[key]]
+        with reading(f"{pickled} in {source}"):
+            names = [name.decode() for name in _unpickled(files[pickled]())[key]]
     elif text in files:
-        names = files[text]().decode().split()
+        with reading(f"{text} in {source}"):
+            names = files[text]().decode().split()
     else:
         names = [str(number) for number in range(classes)]
     return tuple(names)
 
 
-def _unpickled(name: str, content: bytes) -> Any:
-    try:
-        return _ArraysOnly(io.BytesIO(content), encoding="bytes").load()
-    except (pickle.UnpicklingError, EOFError, AttributeError, IndexError, KeyError, TypeError,
-            ValueError, ImportError) as error:  # fmt: skip
-        raise ValueError(
-            f"{name} cannot be read as a batch of CIFAR ({error}): fetch it again."
-        ) from error
+def _unpickled(content: bytes) -> Any:
+    return _ArraysOnly(io.BytesIO(content), encoding="bytes").load()
 
 
 class _ArraysOnly(pickle.Unpickler):

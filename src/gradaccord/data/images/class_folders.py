@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import io
 import json
+import warnings
 import zipfile
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from gradaccord.data.files.bad_files import reading
 from gradaccord.data.files.tensor_cache import Kept, cached, fingerprint
 
 SUFFIXES = frozenset(
@@ -130,12 +131,8 @@ def _files(source: Path) -> Iterator[Opened]:
                 inside = PurePosixPath(path.relative_to(source).as_posix())
                 yield str(path), inside, path.read_bytes, path.stat().st_size
         return
-    try:
+    with reading(source, "give a folder or a whole zip file"):
         archive = zipfile.ZipFile(source)
-    except zipfile.BadZipFile as error:
-        raise ValueError(
-            f"{source} is neither a folder nor a whole zip file: fetch it again."
-        ) from error
     for entry in sorted(archive.infolist(), key=lambda entry: entry.filename):
         inside = PurePosixPath(entry.filename)
         # Archives made on a Mac hold a shadow "._name" beside each file.
@@ -164,11 +161,14 @@ def _decode_all(
             "<class>/<image>.png or .jpg."
         )
     decode = partial(_decode, size=size, grey=grey)
-    if sum(file[3] for file in files) / len(files) > WORTH_THREADS:
-        with ThreadPoolExecutor(THREADS) as pool:
-            decoded = list(pool.map(decode, files))
-    else:
-        decoded = [decode(file) for file in files]
+    with warnings.catch_warnings():
+        # A picture of more pixels than Pillow takes for honest is refused.
+        warnings.simplefilter("error", require_pillow().DecompressionBombWarning)
+        if sum(file[3] for file in files) / len(files) > WORTH_THREADS:
+            with ThreadPoolExecutor(THREADS) as pool:
+                decoded = list(pool.map(decode, files))
+        else:
+            decoded = [decode(file) for file in files]
     for file, image in zip(files, decoded, strict=True):
         if image.shape != decoded[0].shape:
             raise ValueError(
@@ -194,11 +194,11 @@ def _pixels(image: torch.Tensor) -> str:
 def _decode(file: Opened, *, size: int | None, grey: bool) -> torch.Tensor:
     image_module = require_pillow()
     shown, _, content, _ = file
-    try:
-        with image_module.open(io.BytesIO(content())) as picture:
-            image = picture.convert("L" if grey else "RGB")
-    except (OSError, SyntaxError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"Image {shown} is corrupt ({error}): repair or remove it.") from error
+    with (
+        reading(f"Image {shown}", "repair or remove it"),
+        image_module.open(io.BytesIO(content())) as picture,
+    ):
+        image = picture.convert("L" if grey else "RGB")
     if size is not None and image.size != (size, size):
         image = image.resize(
             (size, size), image_module.Resampling.BOX if grey else image_module.Resampling.LANCZOS

@@ -8,10 +8,11 @@ from __future__ import annotations
 import gzip
 import math
 import struct
-import zlib
 from pathlib import Path
 
 import torch
+
+from gradaccord.data.files.bad_files import reading
 
 # The third byte of the file names the type; values of more than one byte are big-endian.
 TYPES = {
@@ -48,11 +49,9 @@ def read_idx(path: str | Path) -> torch.Tensor:
     path = Path(path)
     content = path.read_bytes()
     if content[:2] == b"\x1f\x8b":
-        try:
+        with reading(path):
             content = gzip.decompress(content)
-        except (OSError, EOFError, zlib.error) as error:
-            raise ValueError(f"{path} is a corrupt gzip file ({error}): fetch it again.") from error
-    if len(content) < 4 or content[:2] != b"\0\0" or content[2] not in TYPES:
+    if len(content) < 4 or content[:2] != b"\0\0" or content[2] not in TYPES or not content[3]:
         raise ValueError(f"{path} is not an idx file: it begins with {content[:4]!r}.")
     dtype, dimensions = TYPES[content[2]], content[3]
     start = 4 + 4 * dimensions

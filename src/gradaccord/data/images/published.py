@@ -11,7 +11,6 @@ import json
 import os
 import struct
 import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,12 +20,13 @@ from pathlib import Path, PurePosixPath
 import torch
 
 from gradaccord.data.dataset import ORDER, SPLITS, Dataset, Found
+from gradaccord.data.files.bad_files import reading
 from gradaccord.data.images.cifar import read_cifar
 from gradaccord.data.images.class_folders import SUFFIXES, read_classes
 from gradaccord.data.images.class_splits import only_zip, part_and_class
 from gradaccord.data.images.idx import FILES, read_idx_splits
 from gradaccord.data.images.labelled import Images
-from gradaccord.data.images.svhn import read_svhn
+from gradaccord.data.images.svhn import count_svhn, read_svhn
 
 DIGITS = tuple("0123456789")
 CLOTHES = (
@@ -39,7 +39,6 @@ CIFAR_FILES = {
     10: {"data_batch_*": ("train", 10_000), "test_batch*": ("test", 10_000)},
     100: {"train*": ("train", 50_000), "test*": ("test", 10_000)},
 }
-BROKEN = (OSError, EOFError, zlib.error, struct.error, zipfile.BadZipFile)
 
 Counts = dict[str, int]
 Content = tuple[dict[str, Images], tuple[str, ...]]  # splits, and the names of the classes
@@ -77,12 +76,20 @@ def load(name: str, folder: str | Path) -> Dataset:
     if not folder.exists():
         raise ValueError(f"{folder} does not exist: give the folder that holds {name}.")
     named = [path for path in _folders(folder, name) if any(_counted(name, path))]
-    splits, labels = read(named[0] if named else folder)
-    return as_dataset(name, splits, labels)
+    place = named[0] if named else folder
+    with reading(place, "fetch the broken file in it again"):
+        return as_dataset(name, *read(place))
 
 
 def as_dataset(name: str, splits: dict[str, Images], labels: tuple[str, ...]) -> Dataset:
     """Images as a data set of the kind "image", with what they are to be normalised by."""
+    for split, images in splits.items():
+        for label in sorted(set(images.labels.tolist())):
+            if not -1 <= label < len(labels):
+                raise ValueError(
+                    f"An image of the split {split!r} has the label {label} where there are "
+                    f"{len(labels)} classes: fetch the set again."
+                )
     mean, spread = splits.get("train", next(iter(splits.values()))).statistics()
     return Dataset(name, "image", splits, labels, options={"mean": mean, "std": spread})
 
@@ -110,9 +117,10 @@ def _folders(root: Path, name: str) -> list[Path]:
 def _counted(name: str, folder: Path) -> tuple[Counts, str]:
     """The images of each split, or what is wrong."""
     try:
-        return SETS[name].count(folder), ""
-    except BROKEN as error:
-        return {}, f"{folder} holds a broken file ({error}): fetch it again."
+        with reading(folder, "fetch the broken file in it again"):
+            return SETS[name].count(folder), ""
+    except (ValueError, OSError) as error:
+        return {}, str(error)
 
 
 def _images_in(source: Path) -> list[PurePosixPath]:
@@ -231,10 +239,7 @@ def _count_svhn(folder: Path) -> Counts:
     for split in ("train", "test"):
         path = folder / f"{split}_32x32.mat"
         if path.is_file():
-            from scipy.io import whosmat
-
-            shapes = {name: shape for name, shape, _ in whosmat(str(path))}
-            counts[split] = int(shapes["y"][0])
+            counts[split] = count_svhn(path)
     return counts
 
 

@@ -13,12 +13,12 @@ def read(file: File, wanted: Wanted) -> list[Question]:
     for line, row in file.json_lines():
         if "header" in row:
             continue
-        context = field(row, "context", file, line)
-        for asked in field(row, "qas", file, line):
+        context = field(row, "context", file, line, str)
+        for asked in field(row, "qas", file, line, list):
             spans = [
                 (int(start), int(end) + 1)
                 for answer in asked.get("detected_answers", ())
-                for start, end in field(answer, "char_spans", file, line)
+                for start, end in field(answer, "char_spans", file, line, list)
             ]
             id = str(field(asked, "qid", file, line))
             for start, end in spans:
@@ -29,7 +29,7 @@ def read(file: File, wanted: Wanted) -> list[Question]:
                     )
             examples.append(
                 Question(
-                    str(field(asked, "question", file, line)).strip(),
+                    field(asked, "question", file, line, str).strip(),
                     context,
                     tuple(context[start:end] for start, end in spans),
                     tuple(start for start, _ in spans),

@@ -10,7 +10,7 @@ from gradaccord.data.files.text_files import File, at, field
 def read(file: File, wanted: Wanted) -> list[Question]:
     """Questions of one split on whose answer the crowd agreed; the others are counted and left out."""
     examples = []
-    for story in field(file.json(), "data", file, 1):
+    for story in field(file.json(), "data", file, 1, list):
         if story.get("type") != wanted.split:
             continue
         name = story.get("storyId", "")
@@ -18,18 +18,19 @@ def read(file: File, wanted: Wanted) -> list[Question]:
             raise ValueError(
                 f"{file}: the story {name!r} has no 'text': pack the set with the CNN stories."
             )
-        text = story["text"]
-        for number, asked in enumerate(field(story, "questions", file, 1)):
+        text = field(story, "text", file, 1, str)
+        for number, asked in enumerate(field(story, "questions", file, 1, list)):
             consensus = asked.get("consensus", {})
             if "s" not in consensus:
                 wanted.note("questions without an agreed answer left out")
                 continue
-            span = text[consensus["s"] : consensus["e"]]
-            start = consensus["s"] + len(span) - len(span.lstrip())
+            first, end = (field(consensus, name, file, 1, int) for name in ("s", "e"))
+            span = text[first:end]
+            start = first + len(span) - len(span.lstrip())
             span = span.strip()
             if not span:
                 raise ValueError(f"{at(file, 1)}: question {number} of {name!r} has an empty answer.")
             id = f"{name}-{number}"
-            question = field(asked, "q", file, 1).strip()
+            question = field(asked, "q", file, 1, str).strip()
             examples.append(Question(question, text, (span,), (start,), wanted.language, id))
     return examples

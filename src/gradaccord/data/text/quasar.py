@@ -20,15 +20,17 @@ CONTEXTS = 20
 def read(file: File, wanted: Wanted) -> list[Question]:
     """The questions of a split with their contexts."""
     contexts = {
-        field(row, "uid", found, line): [text for _, text in field(row, "contexts", found, line)]
+        field(row, "uid", found, line, str): [
+            text for _, text in field(row, "contexts", found, line, list)
+        ]
         for found in (_contexts(file),)
         for line, row in found.json_lines()
     }
     examples = []
     for line, row in file.json_lines():
-        id = field(row, "uid", file, line)
+        id = field(row, "uid", file, line, str)
         context = "\n".join(contexts.get(id, ())[:CONTEXTS])
-        answer = field(row, "answer", file, line)
+        answer = field(row, "answer", file, line, str)
         places = _places(answer, context)
         if not places and wanted.split == "train":
             wanted.note("questions left out whose answer is in no context")
@@ -36,7 +38,9 @@ def read(file: File, wanted: Wanted) -> list[Question]:
         answers = tuple(context[start:end] for start, end in places) or (answer,)
         starts = tuple(start for start, _ in places)
         examples.append(
-            Question(field(row, "question", file, line).strip(), context, answers, starts, "en", id)
+            Question(
+                field(row, "question", file, line, str).strip(), context, answers, starts, "en", id
+            )
         )
     return examples
 

@@ -23,7 +23,7 @@ def read_reuters(file: File, wanted: Wanted) -> list[Document]:
     """Pairs of one of Lewis's splits; those that he did not use are the dev split."""
     rows = []
     for line, row in file.json_lines():
-        written = field(row, "lewissplit", file, line)
+        written = field(row, "lewissplit", file, line, str)
         if written not in REUTERS:
             raise ValueError(
                 f"{at(file, line)}: the split {written!r} is not one of {', '.join(REUTERS)}."
@@ -85,8 +85,8 @@ def read_google(file: File, wanted: Wanted) -> list[Document]:
             raise ValueError(f"{at(file, error.lineno)}: not JSON ({error.msg}).") from error
         place += len(text[place : place + 64]) - len(text[place : place + 64].lstrip())
         line = text.count("\n", 0, place) if len(examples) < 2 else 1
-        sentence = field(row, "graph.sentence", file, line).strip()
-        compressed = field(row, "compression.text", file, line).strip()
+        sentence = field(row, "graph.sentence", file, line, str).strip()
+        compressed = field(row, "compression.text", file, line, str).strip()
         examples.append(Document(sentence, (compressed,), f"{part}-{len(examples)}"))
     if wanted.split == "test":
         return examples[:GOOGLE_TEST]

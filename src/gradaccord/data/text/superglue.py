@@ -34,15 +34,15 @@ def read_multirc(file: File, wanted: Wanted) -> list[Candidate]:
     """MultiRC: every answer of every question is an example."""
     examples = []
     for line, row in file.json_lines():
-        text = field(row, "passage.text", file, line)
-        for q, question in enumerate(field(row, "passage.questions", file, line)):
+        text = field(row, "passage.text", file, line, str)
+        for q, question in enumerate(field(row, "passage.questions", file, line, list)):
             group = f"{id_of(row, wanted, line)}-{question.get('idx', q)}"
-            for a, answer in enumerate(field(question, "answers", file, line)):
+            for a, answer in enumerate(field(question, "answers", file, line, list)):
                 examples.append(
                     Candidate(
                         text,
-                        field(question, "question", file, line),
-                        field(answer, "text", file, line),
+                        field(question, "question", file, line, str),
+                        field(answer, "text", file, line, str),
                         _label(answer, file, line),
                         group,
                         f"{group}-{answer.get('idx', a)}",
@@ -55,32 +55,39 @@ def read_record(file: File, wanted: Wanted) -> list[Cloze]:
     """ReCoRD: every query of a passage is an example; its ends of spans are inclusive."""
     examples = []
     for line, row in file.json_lines():
-        text = field(row, "passage.text", file, line)
-        spans = field(row, "passage.entities", file, line)
-        entities = tuple(dict.fromkeys(text[e["start"] : e["end"] + 1] for e in spans))
-        for q, query in enumerate(field(row, "qas", file, line)):
-            asked = field(query, "query", file, line)
+        text = field(row, "passage.text", file, line, str)
+        spans = field(row, "passage.entities", file, line, list)
+        entities = tuple(dict.fromkeys(_entity(text, span, file, line) for span in spans))
+        for q, query in enumerate(field(row, "qas", file, line, list)):
+            asked = field(query, "query", file, line, str)
             if asked.count(Cloze.PLACEHOLDER) != 1:
                 raise ValueError(
                     f"{at(file, line)}: a query has no {Cloze.PLACEHOLDER}: {asked[:60]!r}."
                 )
-            answers = dict.fromkeys(field(a, "text", file, line) for a in query.get("answers") or ())
+            answers = dict.fromkeys(
+                field(a, "text", file, line, str) for a in query.get("answers") or ()
+            )
             number = query.get("idx", q)
             name = f"{id_of(row, wanted, line)}-{number}"
             examples.append(Cloze(text, asked, entities, tuple(answers), name))
     return examples
 
 
+def _entity(text: str, span: Any, file: File, line: int) -> str:
+    start, end = (field(span, name, file, line, int) for name in ("start", "end"))
+    return text[start : end + 1]
+
+
 def read_wsc(file: File, wanted: Wanted) -> list[Coreference]:
     """WSC: spans are given by the number of their first word and their text."""
     examples = []
     for line, row in file.json_lines():
-        text = field(row, "text", file, line)
+        text = field(row, "text", file, line, str)
         spans = [
             characters_of(
                 text,
-                field(row, f"target.span{n}_index", file, line),
-                field(row, f"target.span{n}_text", file, line),
+                field(row, f"target.span{n}_index", file, line, int),
+                field(row, f"target.span{n}_text", file, line, str),
                 at(file, line),
             )
             for n in (1, 2)

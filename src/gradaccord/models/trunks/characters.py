@@ -15,6 +15,7 @@ from torch.nn.functional import dropout as drop
 from torch.nn.functional import relu
 from torch.nn.utils.rnn import pad_sequence
 
+from gradaccord.data.files.bad_files import reading
 from gradaccord.data.text.masking import Tokens as MaskTokens
 from gradaccord.models.tokens import Encoding, Truncation
 from gradaccord.models.trunks.execution import checkpoint_blocks
@@ -164,10 +165,8 @@ class CharacterTokens:
     def load(cls, folder: Path) -> CharacterTokens:
         """Read what `save` wrote."""
         path = folder / VOCABULARY
-        try:
+        with reading(path, "save the model anew"):
             return cls(json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError) as error:
-            raise ValueError(f"{path} cannot be read ({error}): save the model anew.") from error
 
     def save(self, folder: Path) -> None:
         """Write the characters in the order of their numbers."""

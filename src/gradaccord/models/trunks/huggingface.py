@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from gradaccord.data.files.bad_files import reason
 from gradaccord.models.trunks.execution import checkpoint_model
 from gradaccord.models.trunks.trunk import Batch, Pooling, States, Trunk
 
@@ -88,7 +89,6 @@ def pretrained(
     checkpoint can run code when it is read; code that a checkpoint brings along is never run.
     """
     import transformers
-    from safetensors import SafetensorError
 
     local = Path(source).is_dir()
     if local:
@@ -105,7 +105,7 @@ def pretrained(
                 output_loading_info=True,
                 **options,
             )
-    except (OSError, ValueError, RuntimeError, KeyError, TypeError, SafetensorError) as error:
+    except Exception as error:  # every library that a checkpoint can ask for has kinds of its own
         raise ValueError(_one_sentence(source, local, error)) from error
     return model, set(about["missing_keys"])
 
@@ -206,11 +206,9 @@ def _check_files(folder: Path) -> None:
 
 
 def _one_sentence(source: str | Path, local: bool, error: Exception) -> str:
-    reason = " ".join(str(error).split())
-    reason = reason if len(reason) <= 160 else f"{reason[:157]}..."
     if local:
-        return f"{source} cannot be loaded ({type(error).__name__}: {reason}): save the model anew."
+        return f"{source} cannot be loaded ({reason(error)}): save the model anew."
     return (
         f"{str(source)!r} is neither a built-in name nor a folder, and the hub gave no model with "
-        f"safetensors of that name ({reason}): check the name, or give a folder."
+        f"safetensors of that name ({reason(error)}): check the name, or give a folder."
     )

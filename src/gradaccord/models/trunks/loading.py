@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
+
 from gradaccord.core.did_you_mean import closest
+from gradaccord.data.files.bad_files import reading
 from gradaccord.models.tokens import HuggingFaceTokens, Tokens
 from gradaccord.models.trunks.trunk import Pooling, Trunk
+
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+ANEW = "save the model anew"
+PLAUSIBLE = 10_000_000  # sizes in a configuration need not be sizes of weights, but have their limits
 
 Loaded = tuple[Trunk, Tokens]
 Maker = Callable[..., Loaded]
@@ -48,8 +57,10 @@ def load_trunk(
     if name in known:
         return _called(name, known[name], pooling, options)
     if Path(name).is_dir():
-        kind = _model_type(Path(name))
-        return _called(name, FOLDERS.get(kind, _hugging_face), pooling, options, Path(name))
+        with reading(name, ANEW):
+            _check_sizes(Path(name))
+            kind = _model_type(Path(name))
+            return _called(name, FOLDERS.get(kind, _hugging_face), pooling, options, Path(name))
     if _is_path(name):
         raise ValueError(f"{name} is not a folder: give the folder that the model was saved to.")
     if "/" not in name and (close := closest(name, known, 0.8)):
@@ -133,23 +144,16 @@ def _conv4(
 
 
 def _conv4_folder(source: Path) -> Loaded:
-    shape = {name: value for name, value in _config(source).items() if name != "model_type"}
-    trunk, tokens = _called(str(source), _conv4, None, shape)
-    load_weights(trunk, source)
-    return trunk, tokens
+    from gradaccord.models.trunks.images import Conv4Trunk, NoTokens
+
+    return _own(source, Conv4Trunk), NoTokens()
 
 
 def _characters_folder(source: Path, *, pooling: Pooling | None = None) -> Loaded:
     from gradaccord.models.trunks.characters import CharacterTokens, CharacterTrunk
 
     tokens = CharacterTokens.load(source)
-    shape = {name: value for name, value in _config(source).items() if name != "model_type"}
-    try:
-        trunk = CharacterTrunk(**shape, pooling=pooling)
-    except TypeError as error:
-        raise ValueError(f"{source / 'config.json'} does not fit ({error}): save it anew.") from error
-    load_weights(trunk, source)
-    return trunk, tokens
+    return _own(source, partial(CharacterTrunk, pooling=pooling)), tokens
 
 
 BUILT_IN: dict[str, Maker] = {
@@ -166,20 +170,39 @@ FOLDERS: dict[str, Maker] = {
 }
 
 
-def load_weights(trunk: Trunk, folder: Path) -> None:
-    """The weights of a trunk that is not Hugging Face's own."""
-    from safetensors import SafetensorError
+def _own(folder: Path, build: Callable[..., Trunk]) -> Trunk:
+    """A trunk that is not Hugging Face's own: made by its configuration, with the weights beside it."""
     from safetensors.torch import load_file
 
-    path = folder / "model.safetensors"
-    try:
-        weights = load_file(str(path))
-    except (OSError, SafetensorError) as error:
-        raise ValueError(f"{path} cannot be loaded ({error}): save the model anew.") from error
-    expected = trunk.state_dict()
-    if {n: v.shape for n, v in weights.items()} != {n: v.shape for n, v in expected.items()}:
-        raise ValueError(f"{folder}: config.json and model.safetensors do not belong together.")
-    trunk.load_state_dict(weights)
+    shape = {name: value for name, value in _config(folder).items() if name != "model_type"}
+    with reading(folder / WEIGHTS, ANEW):
+        weights = load_file(str(folder / WEIGHTS))
+    with reading(folder / CONFIG, ANEW):
+        with torch.device("meta"):  # sizes first: those of a damaged file may be beyond all memory
+            expected = build(**shape).state_dict()
+        if {n: v.shape for n, v in weights.items()} != {n: v.shape for n, v in expected.items()}:
+            raise ValueError(f"{folder}: {CONFIG} and {WEIGHTS} do not belong together: {ANEW}.")
+        trunk = build(**shape)
+        trunk.load_state_dict(weights)
+    return trunk
+
+
+def _check_sizes(folder: Path) -> None:
+    """Refuse sizes in a configuration that no weights beside it can have, before anything is made."""
+    from safetensors import safe_open
+
+    tensors = elements = 0
+    for path in sorted(folder.glob("*.safetensors")):
+        with reading(path, ANEW), safe_open(str(path), "pt") as file:
+            shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
+        tensors, elements = tensors + len(shapes), elements + sum(map(math.prod, shapes))
+    for name, value in _config(folder).items() if tensors else ():
+        limit = tensors if "layers" in name or name == "depth" else max(elements, PLAUSIBLE)
+        if isinstance(value, int) and abs(value) > limit:
+            raise ValueError(
+                f"{folder / CONFIG}: `{name}` is {str(value)[:20]}, more than the weights beside it "
+                f"can have: {ANEW}."
+            )
 
 
 def _called(
@@ -202,14 +225,14 @@ def options_of(build: Maker) -> list[str]:
 
 
 def _config(folder: Path) -> dict[str, Any]:
-    path = folder / "config.json"
-    try:
-        found = json.loads(path.read_text())
-    except FileNotFoundError:
+    path = folder / CONFIG
+    if not path.is_file():
         return {}
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{path} cannot be loaded ({error}): save the model anew.") from error
-    return found if isinstance(found, dict) else {}
+    with reading(path, ANEW):
+        found = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} holds no JSON object: {ANEW}.")
+    return found
 
 
 def _model_type(folder: Path) -> str:
