@@ -71,7 +71,7 @@ def names(scores: dict[str, list[float]], masked: dict[str, float] | None = None
             spec,
             seed,
             score,
-            40.0 + seed,
+            40.0 + seed + 0.01 * i * (seed - 1),
             (masked or {}).get(str(spec), 2.5) + (0.01 + 0.001 * i) * seed,
         )
         for i, spec in enumerate(specs)
@@ -85,6 +85,7 @@ def test_a_gain_over_the_control_too_is_called_one() -> None:
     first, second, third = findings(PLANE, found, GLYPHS)
     assert f"{METHOD} (+3.10 points, p < 0.001, Holm 0.001) beats both sum (61.00 ± 0.58 %)" in first
     assert "no method differs clearly from sum (41.00 ± 0.58 %" in second
+    assert re.search(r"; every test could see \d+\.\d\d points\)", second)
     assert "1 of 2 methods always end in one task's own optimum (MTL)" in third
     assert "1 of 2 methods never" in third
     assert "from 20 % before to 61 ± 2 % after 3 steps" in third

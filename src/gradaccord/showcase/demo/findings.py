@@ -68,10 +68,12 @@ def _kept(names: Names) -> str:
         found = f"On unseen languages {shown} differs clearly from {baseline.method}"
     else:
         best = max(standings, key=lambda own: scores[own.method].mean)
+        seen = [own.smallest_effect for own in differences.values() if not own.no_p]
         found = (
             f"On unseen languages no method differs clearly from {baseline.method} "
             f"({scores[baseline.method]} %; highest: {'the control ' if best.is_control else ''}"
-            f"{best.method}, {scores[best.method]} %)"
+            f"{best.method}, {scores[best.method]} %"
+            + (f"; every test could see {max(seen):.2f} points)" if seen else ")")
         )
     return f"{found}; {_forgetting(names, standings)}."
 
