@@ -24,6 +24,8 @@ def test_the_model_card_has_the_scores_and_the_settings(exported, trained):
     for task, scores in results["dev"].items():
         for metric, value in scores.items():
             assert f"| {task} | {results['kinds'][task]} | dev | {metric} | {value:.2f} |" in card
+        beside = results["references"][task]
+        assert f" | {beside['chance']:.2f} | {beside['majority']:.2f} | {beside['mark']} |" in card
     assert "method `sum`" in card
     assert "lr: 0.005" in card
     assert f"torch {torch.__version__}" in card

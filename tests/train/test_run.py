@@ -12,6 +12,7 @@ from transformers import AutoModel
 from gradaccord.methods.registry import METHODS
 from gradaccord.runs.files import RunFolderError
 from gradaccord.runs.log import read_log
+from gradaccord.runs.results import Results
 from gradaccord.tasks.saved_models import load
 from gradaccord.train.loop import TrainingLoop
 
@@ -108,6 +109,10 @@ def test_a_run_learns_and_writes_down_everything(configured, run, tmp_path):
     assert results.errors["film"].confusion.labels == ("no", "yes")
     assert sum(results.errors["long"].histogram.counts) == 16
     assert len(results.evaluations) == 4
+    film = results.reference("film", "dev")
+    assert (film.chance, film.majority, film.mark) == (50.0, 50.0, "")
+    assert results.references["long"].majority == 0.0
+    assert Results.read(folder).references == results.references
 
 
 def test_the_log_and_the_notes_of_a_run_hold_what_the_docs_say(configured, run, tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gradaccord.compare.statistics import Difference, corrected
-from gradaccord.report.answer import half_interval, smallest_effect
+from gradaccord.report.answer import half_interval
 from gradaccord.reproduce.entry import Entry, Setting, Size
 from gradaccord.reproduce.plan import is_current
 from gradaccord.reproduce.records import AVERAGE, RunRecord, by_seed, read_records
@@ -42,8 +42,8 @@ class Tested:
 
     @property
     def seen(self) -> float:
-        """The smallest true difference that this test sees with 80 % power; NaN without a test."""
-        return smallest_effect(self.difference)
+        """The smallest true difference that it sees with 80 % power at its level."""
+        return self.difference.smallest_effect
 
     @property
     def better(self) -> bool:

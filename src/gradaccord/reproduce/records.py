@@ -62,7 +62,7 @@ class RunRecord(Versioned):
     trained: list[str]  # the tasks in the average
     dev: Scores
     test: dict[str, dict[str, Number]] = {}  # NaN: could not be measured
-    chance: dict[str, dict[str, float]] = {}  # task -> what guessing scores on the main metric
+    chance: dict[str, dict[str, float]] = {}  # task -> `chance` and `majority` on the main metric
     train_loss: Number = math.nan
     probes: dict[str, float] = {}  # at the last evaluation
     curve: list[Point] = []
@@ -149,7 +149,7 @@ def from_training(results: Results, folder: Path) -> dict[str, Any]:
         "trained": results.trained,
         "dev": results.dev,
         "test": results.test,
-        "chance": getattr(results, "chance", {}),
+        "chance": _chance(results),
         "train_loss": results.train_loss,
         "probes": _probes(results.last),
         "curve": thinned([_point(one, results) for one in results.evaluations]),
@@ -164,6 +164,15 @@ def thinned(points: list[Any], most: int = POINTS) -> list[Any]:
     if len(points) <= most:
         return points
     return [points[round((i + 1) * len(points) / most) - 1] for i in range(most)]
+
+
+def _chance(results: Results) -> dict[str, dict[str, float]]:
+    known = {task: results.reference(task, results.split) for task in results.metrics}
+    return {
+        task: {"chance": own.chance, "majority": own.majority}
+        for task, own in known.items()
+        if own is not None
+    }
 
 
 def _probes(measured: Any) -> dict[str, float]:

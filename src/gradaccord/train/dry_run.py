@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 import time
 from collections.abc import Iterator
@@ -20,21 +21,42 @@ from gradaccord.train.run import describe, make_accelerator, seed_everything
 from gradaccord.train.setup import load_problem
 
 STEPS = 3  # timed; the first one is slower, and the fastest counts
+BATCHES = 4  # of each task that are evaluated, from the longest texts to the shortest
+PATIENCE = 10.0  # seconds that these may take, of each task and split
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Of the training of a run; evaluation is not counted, nor are activations."""
+    """Of a run. times: that it is evaluated; dev, test, probe: seconds of each of these."""
 
     step_seconds: float
     steps: int
     gradients: float
-    memory_mb: float
+    memory_mb: float  # besides activations
+    times: int = 0
+    dev: float = 0.0
+    test: float = 0.0
+    probe: float = 0.0
+
+    @property
+    def training(self) -> float:
+        """Seconds of all steps."""
+        return self.step_seconds * self.steps
+
+    @property
+    def evaluation(self) -> float:
+        """Seconds of all evaluations: the best weights once more, on both splits."""
+        return (self.times + 1) * self.dev + self.test
+
+    @property
+    def probes(self) -> float:
+        """Seconds of all probes."""
+        return self.times * self.probe
 
     @property
     def seconds(self) -> float:
-        """Of all steps."""
-        return self.step_seconds * self.steps
+        """Of the whole run."""
+        return self.training + self.evaluation + self.probes
 
 
 def dry_run(config: Config, data: Path | None = None) -> Iterator[str]:
@@ -58,17 +80,51 @@ def dry_run(config: Config, data: Path | None = None) -> Iterator[str]:
                 loss, _ = problem.prepared[task].task.loss(loop.model(task, batch), batch)
             yield f"{task}: a batch of {shape} tokens, loss {float(loss):.3f}."
         found = _timed(loop)
-        parts = _memory(loop)
-        shown = ", ".join(f"{name} {size:,.0f} MB" for name, size in parts.items() if size)
+        shown = ", ".join(f"{name} {size:,.0f} MB" for name, size in _memory(loop).items() if size)
         yield (
             f"Memory: {shown}; {found.memory_mb:,.0f} MB besides activations; peak so far "
             f"{peak_memory():,.0f} MB."
         )
+        on_test = f"; once on test, {found.test:.1f} s" if found.test else ""
         yield (
-            f"About {duration(found.seconds)} of training: {found.steps:,} steps of "
-            f"{found.step_seconds:.2f} s, {found.gradients:,.0f} batch gradients "
-            "(evaluation not counted)."
+            f"About {duration(found.seconds)} in all: {duration(found.training)} of training "
+            f"({found.steps:,} steps of {found.step_seconds:.2f} s, {found.gradients:,.0f} batch "
+            f"gradients), {duration(found.evaluation)} of evaluation ({found.times + 1} times on dev, "
+            f"{found.dev:.1f} s each{on_test}) and {duration(found.probes)} of probes "
+            f"({found.times} times)."
         )
+
+
+def evaluations(every: int | float, steps: int) -> int:
+    """How many times a run of so many steps is evaluated. every: steps, or a share of the run."""
+    if every == 0:
+        return 1
+    return min(math.ceil(steps / every if isinstance(every, int) else 1 / every - 1e-9), steps)
+
+
+def _evaluation(loop: TrainingLoop, split: str) -> float:
+    """Seconds that the model takes for a split, from a few batches of each task; scoring is quick."""
+    size, total = loop.config.train.evaluation_batch_size, 0.0
+    loop.model.eval()
+    for name in loop.problem.evaluated(split):
+        prepared = loop.problem.prepared[name]
+        if not prepared.labelled(split):
+            continue
+        encoded = prepared.encoded[split]
+        order = encoded.lengths.argsort(descending=True, stable=True).tolist()
+        batches = [order[start : start + size] for start in range(0, len(order), size)]
+        chosen = batches[:: max(len(batches) // BATCHES, 1)]
+        began, done = time.perf_counter(), 0
+        for rows in chosen:
+            batch = {k: v.to(loop.accelerator.device) for k, v in encoded.batch(rows).items()}
+            with torch.no_grad():
+                prepared.task.read(loop.model, name, batch)
+            done += 1
+            if time.perf_counter() - began > PATIENCE:
+                break
+        total += (time.perf_counter() - began) / max(done, 1) * len(batches)
+    loop.model.train()
+    return total
 
 
 def estimate(config: Config, data: Path | None = None) -> Estimate:
@@ -92,7 +148,13 @@ def _timed(loop: TrainingLoop) -> Estimate:
         times.append(time.perf_counter() - began)
     steps = round(loop.phase.budget.amount / loop.phase.step_cost)
     gradients = loop.phase.gradients / STEPS * steps
-    return Estimate(min(times), steps, gradients, sum(_memory(loop).values()))
+    memory = sum(_memory(loop).values())
+    dev, test = _evaluation(loop, "dev"), _evaluation(loop, "test")
+    began = time.perf_counter()
+    loop.evaluator.probes.measure(loop.model, loop.accelerator)
+    probe = time.perf_counter() - began
+    evaluated = evaluations(loop.config.train.evaluate_every, steps)
+    return Estimate(min(times), steps, gradients, memory, evaluated, dev, test, probe)
 
 
 def _memory(loop: TrainingLoop) -> dict[str, float]:

@@ -82,16 +82,19 @@ def _written(question: str) -> str:
 
 def card(results: Results, about: dict[str, Any], config: str, use: str) -> str:
     """The model card: what it is, what it scored, how it was made, how it is used."""
-    rows = [
-        f"| {task} | {results.kinds[task]} | {split} | {metric} | {value:.2f} |"
-        for split in ("dev", "test")
-        for task, scores in results.scores(split).items()
-        for metric, value in scores.items()
-    ]
+    rows = []
+    for split in ("dev", "test"):
+        for task, scores in results.scores(split).items():
+            known = results.reference(task, split)
+            for metric, value in scores.items():
+                beside = ["–", "–", ""]
+                if known is not None and metric == results.metrics[task]:
+                    beside = [f"{known.chance:.2f}", f"{known.majority:.2f}", known.mark]
+                cells = [task, results.kinds[task], split, metric, f"{value:.2f}", *beside]
+                rows.append(f"| {' | '.join(cells)} |")
     options = results.method_options
     versions = ", ".join(f"{name} {number}" for name, number in about.get("versions", {}).items())
     overlaps = "".join(f"\n* {sentence}" for sentence in results.overlaps) or "\n* none was found"
-    scores = "\n".join(rows)
     return f"""---
 library_name: gradaccord
 tags: [multi-task, gradient-alignment]
@@ -104,10 +107,11 @@ Trained by gradaccord with the method `{results.method_name}`{f" {options}" if o
 
 ## Scores
 
-| task | kind | split | metric | percent |
-|---|---|---|---|---|
-{scores}
+| task | kind | split | metric | percent | chance | majority | note |
+|---|---|---|---|---|---|---|---|
+{chr(10).join(rows)}
 
+Chance is a guess, majority the same answer always, both on the main metric of a task.
 The checkpoint was chosen on dev. Overlap between training and evaluation data:
 {overlaps}
 

@@ -167,6 +167,7 @@ def conclude(loop: TrainingLoop, continued: bool) -> Results:
     dev = evaluator.evaluated("dev")
     test = evaluator.evaluated("test")
     config, prepared = loop.config, loop.problem.prepared
+    on_dev, on_test = _references(loop, "dev", dev), _references(loop, "test", test)
     return Results(
         finished=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         method={"name": config.method.name, **config.method.options},
@@ -183,6 +184,8 @@ def conclude(loop: TrainingLoop, continued: bool) -> Results:
         errors=_errors(loop, {"dev": dev, "test": test}),
         notes={name: own.notes for name, own in prepared.items() if own.notes},
         overlaps=[str(overlap) for overlap in loop.problem.overlaps],
+        references={**on_dev, **on_test},
+        dev_references={task: own for task, own in on_dev.items() if task in on_test},
         cost=Cost(
             seconds=loop.seconds,
             cpu_seconds=None if continued else cpu_seconds(),
@@ -195,6 +198,18 @@ def conclude(loop: TrainingLoop, continued: bool) -> Results:
             probe_seconds=evaluator.probe_seconds,
         ),
     )
+
+
+def _references(loop: TrainingLoop, split: str, evaluated: Mapping[str, Any]) -> dict[str, Any]:
+    """What the scores of each task on a split are to be seen beside."""
+    from gradaccord.tasks.references import reference
+
+    found = {}
+    for name, own in evaluated.items():
+        prepared = loop.problem.prepared[name]
+        examples = prepared.splits[split]
+        found[name] = reference(prepared.task, split, examples, own.predictions, own.scores)
+    return found
 
 
 def _errors(loop: TrainingLoop, evaluated: Mapping[str, Mapping[str, Any]]) -> dict[str, TaskErrors]:

@@ -17,6 +17,9 @@ from gradaccord.train.run import make_accelerator, train_model
 # Costs of newer files, which may be absent.
 SUMMED = ("batches", "training_seconds", "evaluation_seconds", "probe_seconds")
 
+# What is kept task by task.
+MERGED = ("metrics", "kinds", "dev", "test", "errors", "notes", "references", "dev_references")
+
 
 def train_single_tasks(config: Config, folder: Path, **options: Any) -> Results:
     """A run per task below `folder`, one after another, each with its share of the budget."""
@@ -114,7 +117,7 @@ def _joined(config: Config, parts: dict[str, Results]) -> Results:
             memory_mb=max(cost.memory_mb for cost in costs),
             **{key: _sum_of([getattr(cost, key) for cost in costs]) for key in SUMMED},
         ),
-        **{field: merged(field) for field in ("metrics", "kinds", "dev", "test", "errors", "notes")},
+        **{field: merged(field) for field in MERGED},
     )
 
 

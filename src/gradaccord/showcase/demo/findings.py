@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from gradaccord.compare.comparison import Standing
@@ -67,10 +68,12 @@ def _kept(names: Names) -> str:
         found = f"On unseen languages {shown} differs clearly from {baseline.method}"
     else:
         best = max(standings, key=lambda own: scores[own.method].mean)
+        seen = [own.smallest_effect for own in differences.values() if not own.no_p]
         found = (
             f"On unseen languages no method differs clearly from {baseline.method} "
             f"({scores[baseline.method]} %; highest: {'the control ' if best.is_control else ''}"
-            f"{best.method}, {scores[best.method]} %)"
+            f"{best.method}, {scores[best.method]} %"
+            + (f"; every test could see {max(seen):.2f} points)" if seen else ")")
         )
     return f"{found}; {_forgetting(names, standings)}."
 
@@ -90,9 +93,11 @@ def _forgetting(names: Names, standings: Sequence[Standing]) -> str:
         }
     )
     if least is most or not pairs[most.method, least.method].clear:
+        seen = math.nan if least is most else pairs[most.method, least.method].smallest_effect
         return (
             "what is forgotten of them does not differ clearly (masked-character loss "
-            f"{low:+.2f} to {high:+.2f})"
+            f"{low:+.2f} to {high:+.2f}"
+            + (f"; the test could see {seen:.2f})" if math.isfinite(seen) else ")")
         )
     found = (
         f"{least.method} forgets least of them (masked-character loss {low:+.2f}, at a training loss "
