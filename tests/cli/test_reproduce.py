@@ -86,7 +86,7 @@ def test_pages_are_written_below_the_current_folder(capsys, tmp_path, monkeypatc
 
 def test_after_kill_9_the_same_command_goes_on(command, tmp_path):
     """Records stay, and what was under way is resumed or begun again."""
-    data, results = write_tiny_sets(tmp_path / "data"), tmp_path / "results"
+    data, results = write_tiny_sets(tmp_path / "data", "minbert"), tmp_path / "results"
     name = "controls-sts-encoding"
     arguments = ["reproduce", name, "--small", "--data", data, "--seeds", 1, "--results", results]
     arguments += ["--out", tmp_path / "runs"]

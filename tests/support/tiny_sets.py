@@ -27,13 +27,14 @@ NER = (
 PARTS = {"kaznerd/kk": ("dev", "test"), "mahaner/mr": ("dev", "test"), "uner/tl_trg": ("test",)}
 
 
-def write_tiny_sets(folder: Path) -> Path:
-    """All sets that the entries train on."""
+def write_tiny_sets(folder: Path, *names: str) -> Path:
+    """The sets that the entries train on. names: of some of the writers below; default: all."""
+    writers = (glue, superglue, minbert, questions, xnli, named_entities, texts, images)
     draw = random.Random(0)
     save_checkpoint(folder / "minilm", "bert", positions=256)
-    for write in (_glue, _superglue, _minbert, _questions, _xnli, _named_entities, _texts):
-        write(folder, draw)
-    _images(folder, draw)
+    for write in writers:
+        if not names or write.__name__ in names:
+            write(folder, draw)
     return folder
 
 
@@ -45,7 +46,7 @@ def _splits(train: str, test: str) -> list[tuple[str, int]]:
     return [(train, TRAIN), (test, TEST)]
 
 
-def _glue(folder: Path, draw: random.Random) -> None:
+def glue(folder: Path, draw: random.Random) -> None:
     for split, count in _splits("train", "dev"):
         rows = [("gj04", i % 2, "", _text(draw)) for i in range(count)]
         put(folder, f"glue/CoLA/{split}.tsv.gz", tsv(*rows))
@@ -76,7 +77,7 @@ def _glue(folder: Path, draw: random.Random) -> None:
         )
 
 
-def _superglue(folder: Path, draw: random.Random) -> None:
+def superglue(folder: Path, draw: random.Random) -> None:
     for split, count in _splits("train", "val"):
         for name, labels in (
             ("CB", ("entailment", "contradiction", "neutral")),
@@ -100,7 +101,7 @@ def _superglue(folder: Path, draw: random.Random) -> None:
         put(folder, f"superglue/COPA/{split}.jsonl.gz", jsonl(*rows))
 
 
-def _minbert(folder: Path, draw: random.Random) -> None:
+def minbert(folder: Path, draw: random.Random) -> None:
     for file, head, label in (
         ("ids-sst-{}.csv.gz", ("", "id", "sentence", "sentiment"), 5),
         ("quora-{}.csv.gz", ("", "id", "sentence1", "sentence2", "is_duplicate"), 2),
@@ -117,7 +118,7 @@ def _minbert(folder: Path, draw: random.Random) -> None:
     put(folder, "cs224n_minbert/sst-test.txt.gz", lines)
 
 
-def _questions(folder: Path, draw: random.Random) -> None:
+def questions(folder: Path, draw: random.Random) -> None:
     names = [
         "squad/squad_v2.0_dev_cs224n",
         "squad/squad_v1.1_dev_half_a",
@@ -146,7 +147,7 @@ def _questions(folder: Path, draw: random.Random) -> None:
         put(folder, f"{name}.json.gz", json.dumps({"version": "v2.0", "data": articles}))
 
 
-def _xnli(folder: Path, draw: random.Random) -> None:
+def xnli(folder: Path, draw: random.Random) -> None:
     labels = ("entailment", "neutral", "contradiction")
     for language in ("en", "de", "fr", "es", "sw"):
         for split, count in _splits("dev", "test"):
@@ -154,7 +155,7 @@ def _xnli(folder: Path, draw: random.Random) -> None:
             put(folder, f"xnli/{split}-{language}.tsv.gz", tsv(*rows))
 
 
-def _named_entities(folder: Path, draw: random.Random) -> None:
+def named_entities(folder: Path, draw: random.Random) -> None:
     for name in NER:
         published = {
             "kaznerd/kk": ("dev", "test"),
@@ -175,7 +176,7 @@ def _named_entities(folder: Path, draw: random.Random) -> None:
             put(folder, f"ner/{name}/{split}.conll.gz", "\n".join(sentences))
 
 
-def _texts(folder: Path, draw: random.Random) -> None:
+def texts(folder: Path, draw: random.Random) -> None:
     rows = [
         {"id": i, "lewissplit": "TRAIN" if i < TRAIN else "TEST", "document": _text(draw, 20),
          "summary": _text(draw, 4), "topics": []}
@@ -187,7 +188,7 @@ def _texts(folder: Path, draw: random.Random) -> None:
         put(folder, f"common_voice_text/{language}.txt.gz", lines)
 
 
-def _images(folder: Path, draw: random.Random) -> None:
+def images(folder: Path, draw: random.Random) -> None:
     from PIL import Image
 
     for split, count in (("train10k", 40), ("t10k", 20)):

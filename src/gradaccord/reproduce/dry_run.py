@@ -22,6 +22,7 @@ from gradaccord.runs.usage import peak_memory
 from gradaccord.train.dry_run import STEPS, estimate
 
 TRIED = 200  # steps of an experiment on a made-up problem
+_COUNTED = {True: ", evaluation and probes included", False: ", evaluation not counted"}
 BRIEF = ("valley",)  # experiments whose setting `steps` may be cut to so few
 
 
@@ -44,7 +45,7 @@ def dry_run(
         time_, memory_ = ("–", "–") if math.isnan(own) else (duration(own), f"{memory:,.0f}")
         rows.append((", ".join(_key(one)), str(count), steps, time_, memory_))
     headings = ("variant, budget, arm", "runs", "steps", "time a run", "MB")
-    yield Grid("Timed on this machine, evaluation not counted", headings, tuple(rows)).text()
+    yield Grid(f"Timed on this machine{_COUNTED[entry.kind == COMPARE]}", headings, tuple(rows)).text()
     stated = (
         "" if setting.core_hours is None else f" The entry states {setting.core_hours:g} core-hours."
     )
