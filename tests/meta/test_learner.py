@@ -382,7 +382,7 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "no queries": (
         lambda: MAML(Net()).backward(batch(queries=0)),
-        "A task has no queries, and MAML learns from them: give some.",
+        "A task has no queries, and MAML needs some: give them.",
     ),
     "vector loss": (
         lambda: MAML(Net(), loss=partial(F.cross_entropy, reduction="none")).backward(batch()),
@@ -400,7 +400,7 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "first order recomputed": (
         lambda: FOMAML(Net(), recompute=True),
-        "`recompute` is True, and first order keeps no graph to save: leave it out.",
+        "`recompute` is True, and first order keeps no graph: leave it out.",
     ),
     "too many parts": (
         lambda: MAML(Net()).backward(batch(tasks=3), of=2),

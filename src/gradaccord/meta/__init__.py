@@ -12,7 +12,7 @@ _HOMES = {
     "MetaLearner": "gradaccord.meta.learners.learner",
     "MetaReport": "gradaccord.meta.report",
     "MAML": "gradaccord.meta.learners.maml",
-    "FOMAML": "gradaccord.meta.learners.maml",
+    "FOMAML": "gradaccord.meta.learners.fomaml",
     "MetaSGD": "gradaccord.meta.learners.meta_sgd",
     "MAMLPlusPlus": "gradaccord.meta.learners.mamlpp",
     "Reptile": "gradaccord.meta.learners.reptile",
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from gradaccord.meta.evaluation import evaluate as evaluate
     from gradaccord.meta.evaluation import evaluate_ensemble as evaluate_ensemble
     from gradaccord.meta.learners.dotprod import DotProd as DotProd
+    from gradaccord.meta.learners.fomaml import FOMAML as FOMAML
     from gradaccord.meta.learners.learner import MetaLearner as MetaLearner
-    from gradaccord.meta.learners.maml import FOMAML as FOMAML
     from gradaccord.meta.learners.maml import MAML as MAML
     from gradaccord.meta.learners.mamlpp import MAMLPlusPlus as MAMLPlusPlus
     from gradaccord.meta.learners.meta_sgd import MetaSGD as MetaSGD

@@ -11,8 +11,9 @@ from torch import nn
 
 from gradaccord.data.images.class_folders import ImageClasses
 from gradaccord.meta.learners.dotprod import DotProd
+from gradaccord.meta.learners.fomaml import FOMAML
 from gradaccord.meta.learners.learner import MetaLearner
-from gradaccord.meta.learners.maml import FOMAML, MAML
+from gradaccord.meta.learners.maml import MAML
 from gradaccord.meta.learners.mamlpp import MAMLPlusPlus
 from gradaccord.meta.learners.meta_sgd import MetaSGD
 from gradaccord.meta.learners.reptile import Reptile

@@ -68,12 +68,9 @@ def sharing_figure(logs: Mapping[str, Sequence[Mapping[str, Any]]], title: str =
              "sigma_lambda": (right, "σ(λ): weight of the mean in a task's step")}  # fmt: skip
     for key, (axes, heading) in shown.items():
         values, iterations = _mean_over_logs([log for log in logs.values() if log], key)
-        steps = len(values[0]) if values else 0
-        for step in range(steps):
-            shade = COLOURS[step % len(COLOURS)]
-            axes.plot(
-                iterations, [row[step] for row in values], color=shade, lw=1.6, label=f"{step + 1}"
-            )
+        for step, line in enumerate(zip(*values, strict=True)):
+            colour = COLOURS[step % len(COLOURS)]
+            axes.plot(iterations, line, color=colour, lw=1.6, label=f"{step + 1}")
         axes.axhline(0.5, color="0.7", lw=0.8, zorder=0)
         axes.set(xlabel="meta-iterations", title=heading, ylim=(0, 1))
         axes.set_xlim(left=0)
@@ -174,22 +171,20 @@ def shorten(name: str) -> str:
 def _levels(axes: Axes, goals: Mapping[str, float], chance: float | None) -> None:
     """Thin lines with their names: that of the highest goal above it, the others' below."""
     if chance is not None:
-        axes.axhline(chance, color="0.5", lw=0.8, ls=":")
-        axes.annotate(
-            f"chance {chance:.3g} %", (1, chance), (-4, 3), ha="right", va="bottom", fontsize=8,
-            xycoords=("axes fraction", "data"), textcoords="offset points", color="0.35",
-        )  # fmt: skip
+        _level(axes, chance, f"chance {chance:.3g} %", ":", above=True)
     for name, value in goals.items():
-        above = value == max(goals.values())
-        axes.axhline(value, color="0.5", lw=0.8, ls=(0, (4, 3)))
-        axes.annotate(
-            f"{name} {value:g}", (1, value), (-4, 3 if above else -3), ha="right",
-            va="bottom" if above else "top", xycoords=("axes fraction", "data"),
-            textcoords="offset points", fontsize=8, color="0.35",
-        )  # fmt: skip
+        _level(axes, value, f"{name} {value:g}", (0, (4, 3)), above=value == max(goals.values()))
     if goals:
         low, high = axes.get_ylim()
         axes.set_ylim(low, max(high, max(goals.values()) + 0.05 * (high - low)))
+
+
+def _level(axes: Axes, value: float, text: str, style: Any, above: bool) -> None:
+    axes.axhline(value, color="0.5", lw=0.8, ls=style)
+    axes.annotate(
+        text, (1, value), (-4, 3 if above else -3), ha="right", va="bottom" if above else "top",
+        xycoords=("axes fraction", "data"), textcoords="offset points", fontsize=8, color="0.35",
+    )  # fmt: skip
 
 
 def _band(curves: Sequence[Curve]) -> tuple[list[int], list[float], list[float], list[float]]:

@@ -16,7 +16,7 @@ MEAN = "mean over examples, as published"
 
 @dataclass(frozen=True)
 class Preset:
-    """One published set: `settings` are fields of `Settings`; `loss_scale` says what was converted."""
+    """One published set. settings: fields of `FewShotSettings`. loss_scale: what was converted."""
 
     name: str
     algorithm: str
@@ -30,42 +30,27 @@ def _reptile(name: str, note: str, **settings: Any) -> Preset:
         "optimizer": "sgd", "outer_lr": 1.0, "schedule": "linear", "tasks": 5, "evaluation_steps": 50,
         "inner_batch": 10, "evaluation_batch": 5, "queries": 1, "test_queries": 1, "network": "reptile",
     }  # fmt: skip
-    return Preset(
-        name,
-        "reptile",
-        f"Nichol et al. 2018, openai/supervised-reptile, {note}",
-        MEAN,
-        common | settings,
-    )
+    source = f"Nichol et al. 2018, openai/supervised-reptile, {note}"
+    return Preset(name, "reptile", source, MEAN, common | settings)
 
 
 def _maml(name: str, note: str, finn_rate: float, ways: int, **settings: Any) -> Preset:
-    return Preset(
-        name,
-        "maml",
-        f"Finn et al. 2017, cbfinn/maml, {note}",
+    rate = round(finn_rate * ways, 6)
+    scale = (
         f"sum over the {ways} ways as published (rate {finn_rate:g}); mean here: "
-        f"{finn_rate:g} x {ways} = {finn_rate * ways:g}",
-        {"ways": ways, "inner_lr": round(finn_rate * ways, 6), "network": "maml", "outer_lr": 1e-3}
-        | settings,
+        f"{finn_rate:g} x {ways} = {rate:g}"
     )
+    common = {"ways": ways, "inner_lr": rate, "network": "maml", "outer_lr": 1e-3}
+    return Preset(name, "maml", f"Finn et al. 2017, cbfinn/maml, {note}", scale, common | settings)
 
 
 def _mamlpp(name: str, note: str, **settings: Any) -> Preset:
-    return Preset(
-        name,
-        "maml++",
-        f"Antoniou et al. 2019, AntreasAntoniou/HowToTrainYourMAMLPytorch, {note}",
-        MEAN,
-        {
-            "inner_steps": 5,
-            "epoch": 500,
-            "iterations": 50_000,
-            "network": "maml++",
-            "validate_every": 500,
-        }
-        | settings,
-    )
+    common = {
+        "inner_steps": 5, "epoch": 500, "iterations": 50_000, "network": "maml++",
+        "validate_every": 500,
+    }  # fmt: skip
+    source = f"Antoniou et al. 2019, AntreasAntoniou/HowToTrainYourMAMLPytorch, {note}"
+    return Preset(name, "maml++", source, MEAN, common | settings)
 
 
 def _sharing() -> list[Preset]:

@@ -59,7 +59,7 @@ class DotProd(Reptile):
 
     def displacement(self, task: Task, number: int, moments: Moments) -> Outcome:
         """See `Reptile`; for the outer reading, G at phi itself."""
-        gradient = partial(self._gradient, task.support, task.support_labels)
+        gradient = partial(self._gradient, (task.support, task.support_labels))
         capped: list[bool] = []  # of each pair
 
         def direction(params: Params, batches: Sequence[torch.Tensor]) -> Weights:

@@ -1,4 +1,4 @@
-"""MAML and FOMAML: weights from which a few gradient steps on a task lead to low query loss."""
+"""MAML: weights from which a few gradient steps on a task lead to low query loss."""
 
 from __future__ import annotations
 
@@ -50,19 +50,14 @@ class MAML(MetaLearner):
         super().__init__(model, inner_steps=inner_steps, **options)
         self.inner_lr = rate_of("inner_lr", inner_lr)
         if recompute and first_order:
-            raise ValueError(
-                "`recompute` is True, and first order keeps no graph to save: leave it out."
-            )
+            raise ValueError("`recompute` is True, and first order keeps no graph: leave it out.")
         self.first_order, self.recompute = first_order, recompute
         self.differentiates_twice = share or not first_order
         self.separable = self.in_parts = not share
         self.sharing: GradientSharing | None = None
         if share:
-            params = self.functional.parameters()
-            weights = [params[name] for name in self.adapted]
+            weights = self.functional.start(self.adapted)
             self.sharing = GradientSharing(self.adapted, weights, self.inner_steps)
-
-    # What the variants change.
 
     def rates_at(self, step: int) -> float | list[torch.Tensor]:
         """alpha at an inner step (from 0): one number, or a tensor for each adapted weight."""
@@ -85,14 +80,10 @@ class MAML(MetaLearner):
         """State to keep from the parameters that a task had at each step."""
         return {}
 
-    # The rule.
-
     def meta_gradient(self, tasks: Sequence[Task], first: int) -> Outcome:
         """See `MetaLearner`."""
         if any(len(task.query) == 0 for task in tasks):
-            raise ValueError(
-                f"A task has no queries, and {type(self).__name__} learns from them: give some."
-            )
+            raise ValueError(f"A task has no queries, and {type(self).__name__} needs some: give them.")
         if not self.differentiates_twice:
             return self._query_gradient(tasks[0])
         means: list[Weights] = []  # of gradient sharing, by step
@@ -105,9 +96,8 @@ class MAML(MetaLearner):
             return [descended(own, g, self.rates_at(step)) for own, g in pairs]
 
         loop = unrolled(
-            self.functional, self.adapted, tasks, self.inner_steps,
-            at_step=self.at_step, update=update, create_graph=self.second_order,
-            recompute=self.recompute,
+            self.functional, self.adapted, tasks, self.inner_steps, at_step=self.at_step,
+            update=update, create_graph=self.second_order, recompute=self.recompute,
         )  # fmt: skip
         visited: list[tuple[int, Params]] = []
         terms: list[torch.Tensor] = []
@@ -139,9 +129,6 @@ class MAML(MetaLearner):
     def trajectory(self, support: torch.Tensor, labels: torch.Tensor, steps: int) -> Iterator[Params]:
         """See `MetaLearner`."""
 
-        def gradient(params: Params, batch: tuple[torch.Tensor, torch.Tensor]) -> Weights:
-            return self.functional.gradient(params, self.adapted, *batch)
-
         def update_(weights: Weights, direction: Weights, step: int) -> None:
             if self.sharing is not None:
                 direction = self.sharing.frozen_direction(direction, step)
@@ -149,7 +136,8 @@ class MAML(MetaLearner):
 
         return in_place(
             self.functional, self.adapted, repeat((support, labels), steps),
-            at_step=self.at_step, gradient=gradient, update_=update_,
+            at_step=self.at_step, update_=update_,
+            gradient=lambda params, batch: self.functional.gradient(params, self.adapted, *batch),
         )  # fmt: skip
 
     def keep(self, kept: Mapping[str, list[Any]]) -> None:
@@ -160,16 +148,3 @@ class MAML(MetaLearner):
     def measured(self) -> dict[str, Any]:
         """See `MetaLearner`."""
         return {} if self.sharing is None else self.sharing.sigma()
-
-
-class FOMAML(MAML):
-    """First-order MAML (Finn et al. 2017): the query gradient at the adapted weights, applied at phi.
-
-        g = mean over tasks of  grad L_query(theta_K)
-
-    Steps in place and keeps no graph: T (K + 1) batch gradients, one copy of the weights. Differs from
-    `gradaccord.FOMAML`, which follows one task through an optimiser's steps.
-    """
-
-    def __init__(self, model: nn.Module, **options: Any) -> None:
-        super().__init__(model, first_order=True, **options)

@@ -12,7 +12,7 @@ from torch import nn
 from gradaccord.core.checks import one_of, whole_number
 from gradaccord.core.parameters import unwrapped
 from gradaccord.meta.learners.maml import MAML
-from gradaccord.meta.learners.per_tensor import PerTensor
+from gradaccord.meta.learners.named_tensors import NamedTensors
 from gradaccord.meta.network.general import Params
 from gradaccord.meta.network.step_norms import StepNorms, affine_names
 
@@ -77,7 +77,7 @@ class MAMLPlusPlus(MAML):
         if self.norms is not None and running:
             self.functional.wrap = self.norms.moved_by
         params = self.functional.parameters()
-        self.rates = PerTensor()
+        self.rates = NamedTensors()
         for name in self.adapted:
             rates = params[name].detach().new_full((self.inner_steps,), self.inner_lr)
             self.rates.add(name, nn.Parameter(rates))

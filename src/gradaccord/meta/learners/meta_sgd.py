@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from gradaccord.meta.learners.maml import MAML
-from gradaccord.meta.learners.per_tensor import PerTensor
+from gradaccord.meta.learners.named_tensors import NamedTensors
 
 
 class MetaSGD(MAML):
@@ -27,7 +27,7 @@ class MetaSGD(MAML):
         super().__init__(model, inner_lr=inner_lr, **options)
         self.differentiates_twice = True  # the rates' gradient runs through the inner steps
         params = self.functional.parameters()
-        self.rates = PerTensor()
+        self.rates = NamedTensors()
         for name in self.adapted:
             rate = torch.full_like(params[name], self.inner_lr, requires_grad=False)
             self.rates.add(name, nn.Parameter(rate))

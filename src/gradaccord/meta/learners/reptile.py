@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import nn
@@ -16,11 +16,13 @@ from gradaccord.meta.learners.checks import rate_of
 from gradaccord.meta.learners.inner_loops import Batch, Weights, in_place, last
 from gradaccord.meta.learners.inner_optimizer import Moments
 from gradaccord.meta.learners.learner import MetaLearner
+from gradaccord.meta.learners.named_tensors import NamedTensors
 from gradaccord.meta.learners.outcome import Outcome
-from gradaccord.meta.learners.per_tensor import PerTensor
 from gradaccord.meta.network.general import Params
 
 EVALUATION_SEED = 0
+Labelled: TypeAlias = tuple[torch.Tensor, torch.Tensor]  # inputs and labels
+Gradient: TypeAlias = Callable[[Params, Batch], Weights]
 
 
 class Reptile(MetaLearner):
@@ -73,30 +75,26 @@ class Reptile(MetaLearner):
         self.separable = not self.keeps
         self.inner_lr = rate_of("inner_lr", inner_lr)
         self.inner_optimizer, self.beta2 = inner_optimizer, float(beta2)
-        self.inner_batch, self.evaluation_batch = inner_batch, evaluation_batch
-        self.seed = seed
+        self.inner_batch, self.evaluation_batch, self.seed = inner_batch, evaluation_batch, seed
         self.inner_count: torch.Tensor  # Adam's steps so far, if they are kept
         self.register_buffer("inner_count", torch.zeros((), dtype=torch.int64, device="cpu"))
         if self.keeps:
-            self.squares = PerTensor()
+            self.squares = NamedTensors()
             for name, square in zip(self.adapted, self._zeros(), strict=True):
                 self.squares.add(name, square)
 
     def meta_gradient(self, tasks: Sequence[Task], first: int) -> Outcome:
         """See `MetaLearner`."""
         moments = self._moments()  # for one task, or carried through all that are given
-        total = Outcome.total(
-            self.displacement(task, number, moments) for number, task in enumerate(tasks, first)
-        )
+        total = Outcome.total(self.displacement(t, n, moments) for n, t in enumerate(tasks, first))
         total.kept = {"moments": [moments]}
         return total
 
     def displacement(self, task: Task, number: int, moments: Moments) -> Outcome:
         """Train on one task from phi; the way back, phi - theta, is the gradient."""
-        drawn = minibatches(
-            len(task.support), self.inner_batch, self.inner_steps, self._generator(number)
-        )
-        gradient = partial(self._gradient, task.support, task.support_labels)
+        generator = self._generator(number)
+        drawn = minibatches(len(task.support), self.inner_batch, self.inner_steps, generator)
+        gradient = partial(self._gradient, (task.support, task.support_labels))
         theta = last(self._train(drawn, gradient, moments))
         return self._way_back(task, theta, self.inner_steps)
 
@@ -104,7 +102,7 @@ class Reptile(MetaLearner):
         """See `MetaLearner`."""
         generator = torch.Generator("cpu").manual_seed(EVALUATION_SEED)
         drawn = minibatches(len(support), self.evaluation_batch, steps, generator)
-        return self._train(drawn, partial(self._gradient, support, labels), self._moments())
+        return self._train(drawn, partial(self._gradient, (support, labels)), self._moments())
 
     def keep(self, kept: Mapping[str, list[Any]]) -> None:
         """See `MetaLearner`."""
@@ -115,22 +113,14 @@ class Reptile(MetaLearner):
             self.inner_count.fill_(moments.count)
 
     def _gradient(
-        self,
-        inputs: torch.Tensor,
-        labels: torch.Tensor,
-        params: Params,
-        places: torch.Tensor,
-        create_graph: bool = False,
+        self, data: Labelled, params: Params, places: torch.Tensor, create_graph: bool = False
     ) -> Weights:
         """On the mini-batch that stands at these places of the support set."""
-        batch = inputs[places], labels[places]
-        return self.functional.gradient(params, self.adapted, *batch, create_graph)
+        inputs, labels = data[0][places], data[1][places]
+        return self.functional.gradient(params, self.adapted, inputs, labels, create_graph)
 
     def _train(
-        self,
-        batches: Iterable[Batch],
-        gradient: Callable[[Params, Batch], Weights],
-        moments: Moments,
+        self, batches: Iterable[Batch], gradient: Gradient[Batch], moments: Moments
     ) -> Iterator[Params]:
         """A step of the inner optimiser for each mini-batch."""
         start = self.functional.parameters()

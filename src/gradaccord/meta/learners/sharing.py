@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.distributed import ProcessGroup
 
-from gradaccord.meta.learners.per_tensor import PerTensor
+from gradaccord.meta.learners.named_tensors import NamedTensors
 from gradaccord.meta.reduce import SumInGraph
 
 TINY = 1e-12  # the least length that a gradient is divided by
@@ -33,7 +33,7 @@ class GradientSharing(nn.Module):
         self.names, self.steps = tuple(names), steps
         self.m = nn.Parameter(weights[0].detach().new_zeros(steps))
         self.lam = nn.Parameter(self.m.detach().clone())
-        self.means = PerTensor()
+        self.means = NamedTensors()
         for name, weight in zip(names, weights, strict=True):
             self.means.add(name, weight.detach().new_zeros(steps, *weight.shape))
         self.filled: torch.Tensor

@@ -10,7 +10,7 @@ from torch import nn
 from torch.distributed import ProcessGroup
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from gradaccord.meta.learners.per_tensor import PerTensor
+from gradaccord.meta.learners.named_tensors import NamedTensors
 from gradaccord.meta.network.general import Network, Params
 from gradaccord.meta.reduce import sum_over_processes
 
@@ -41,12 +41,12 @@ class StepNorms(nn.Module):
         self.steps, self.tracks = steps, tracks
         own = dict(model.named_parameters())
         self.names = affine_names(model)
-        self.affine = PerTensor()
+        self.affine = NamedTensors()
         for name in self.names:
             tensor = own[name].detach()
             repeated = tensor.expand(steps, *tensor.shape).clone()
             self.affine.add(name, nn.Parameter(repeated, requires_grad=own[name].requires_grad))
-        self.statistics = PerTensor()
+        self.statistics = NamedTensors()
         self.tracked: list[str] = []
         self.counters: dict[str, torch.Tensor] = {}  # stand in for the model's own, which stay
         if tracks:

@@ -1,4 +1,4 @@
-"""Something for each adapted tensor of a model, kept under its name in the checkpoint."""
+"""Rates, moments or running means, one tensor for each parameter, under its name."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 
-class PerTensor(nn.Module):
+class NamedTensors(nn.Module):
     """Parameters or buffers named after the model's tensors (with `/` for the dots)."""
 
     def add(self, name: str, tensor: torch.Tensor) -> None:
