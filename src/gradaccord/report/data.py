@@ -39,8 +39,8 @@ class Steps:
         self.gradients.append(record["gradients"])
         for key, own in self.values.items():
             value = record.get(key)
-            if key == "loss" and value is not None:
-                value = statistics.fmean(value.values())
+            if key == "loss":
+                value = math.fsum(value.values()) / len(value) if value else None
             own.append(math.nan if value is None else value)
 
     def __len__(self) -> int:

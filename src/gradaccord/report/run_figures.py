@@ -205,10 +205,12 @@ def _series(name: str, mark: int, x: Sequence[float], means: Sequence[Mean]) -> 
 
 def _curve(run: FinishedRun, key: str, width: float, count: int) -> list[float]:
     bins: list[list[float]] = [[] for _ in range(count)]
+    if all(map(math.isnan, run.steps.values[key])):
+        return [math.nan] * count
     for gradients, value in zip(run.steps.gradients, run.steps.values[key], strict=True):
         if math.isfinite(value):
             bins[min(math.ceil(gradients / width - 1e-9) - 1, count - 1)].append(value)
-    return [statistics.fmean(own) if own else math.nan for own in bins]
+    return [math.fsum(own) / len(own) if own else math.nan for own in bins]
 
 
 def _trade_off(data: ReportData) -> Figure:
