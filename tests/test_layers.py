@@ -11,6 +11,7 @@ import gradaccord
 
 ROOT = Path(gradaccord.__file__).parent
 MODULES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
+POSIX = {"fcntl", "resource", "termios", "tty", "pty", "pwd", "grp", "syslog"}
 
 
 @pytest.mark.parametrize("module", [m for m in MODULES if m != "__init__.py"])
@@ -21,6 +22,20 @@ def test_no_module_imports_the_root(module: str) -> None:
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"line {node.lineno}: write imports in full"
             assert node.module != "gradaccord", f"line {node.lineno}"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_no_module_needs_a_posix_system(module: str) -> None:
+    """What Windows lacks is imported where it is used, after the system was asked for."""
+    inside: set[int] = set()
+    tree = ast.parse((ROOT / module).read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            inside |= {id(below) for below in ast.walk(node)}
+    for node in ast.walk(tree):
+        names = [name.name for name in node.names] if isinstance(node, ast.Import) else []
+        names += [str(node.module)] if isinstance(node, ast.ImportFrom) else []
+        assert id(node) in inside or not POSIX & set(names), f"line {node.lineno}"  # type: ignore[attr-defined]
 
 
 def test_every_public_name_is_there() -> None:

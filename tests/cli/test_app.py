@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import statistics
 import subprocess
 import sys
@@ -73,6 +72,7 @@ def test_help_is_not_broken_within_a_sentence_at_80_columns(name: str) -> None:
 
 
 def test_help_takes_less_than_half_a_second_of_processor_time() -> None:
+    resource = pytest.importorskip("resource")
     seconds = []
     for _ in range(3):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)

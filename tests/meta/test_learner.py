@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import io
-import resource
+import mmap
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -148,7 +148,7 @@ def test_memory_is_flat(kind: str, share: bool) -> None:
     def held() -> tuple[int, int]:
         tensors = sum(issubclass(type(thing), torch.Tensor) for thing in gc.get_objects())
         pages = int(statm.read_text().split()[1]) if statm.exists() else 0
-        return tensors, pages * resource.getpagesize() // 1024
+        return tensors, pages * mmap.PAGESIZE // 1024
 
     for _ in range(30):
         step()

@@ -1,10 +1,15 @@
 """What is read from a folder: comparisons cut short, runs that are gone, damaged files."""
 
+import json
+import tracemalloc
+
 import pytest
+from made_results import made_results
 from report_support import Page
 
 from gradaccord.cli.app import main
-from gradaccord.report.data import read_report_data
+from gradaccord.report import data
+from gradaccord.report.data import read_report_data, read_run
 from gradaccord.report.page import render
 
 
@@ -62,3 +67,33 @@ def test_what_cannot_be_read_is_one_sentence(damage, said, copied, tmp_path, cap
     assert said in message
     assert message.count("\n") == 1
     assert not (folder / "report.html").exists()
+
+
+def long_run(folder, lines):
+    """A run whose step n has the losses n and n + 2, and an evaluation after the last step."""
+    made_results({"a": 50.0, "b": 50.0}).write(folder)
+    with (folder / "log.jsonl").open("w") as file:
+        for n in range(1, lines + 1):
+            step = {"event": "step", "phase": "main", "gradients": 2.0 * n, "dot": None, "cosine": 0.5}
+            file.write(json.dumps({**step, "loss": {"a": n, "b": n + 2}, "conflicts": n % 2}) + "\n")
+        file.write(json.dumps({"event": "evaluation"}) + "\n")
+    return folder
+
+
+def test_a_long_log_is_read_line_by_line(tmp_path):
+    lines = 30_000  # as dictionaries, 24 MB
+    long_run(tmp_path, lines)
+    tracemalloc.start()
+    steps = read_run(tmp_path).steps
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(steps) == lines
+    assert peak < 200 * lines
+
+
+def test_of_a_very_long_log_some_steps_are_read(tmp_path, monkeypatch):
+    long_run(tmp_path, 1000)
+    monkeypatch.setattr(data, "WHOLE", (tmp_path / "log.jsonl").stat().st_size // 9)
+    steps = read_run(tmp_path).steps
+    assert list(steps.gradients) == [2.0 * n for n in range(1, 1001, 10)]
+    assert list(steps.values["loss"]) == [n + 1.0 for n in range(1, 1001, 10)]

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from gradaccord.runs.checkpoints import CheckpointError, Checkpoints, load
+from gradaccord.runs.checkpoints import CheckpointError, Checkpoints, checksum, load
+from gradaccord.runs.files import write_json
 
 
 def test_the_newest_come_first_and_old_ones_go(tmp_path):
@@ -98,3 +99,25 @@ def test_the_newest_that_can_be_read_is_given_and_skipped_ones_are_named(tmp_pat
     assert (path.name, state) == ("step-00000001", {"step": 1})
     assert len(said) == 1
     assert said[0].startswith("The checkpoint step-00000002 is skipped: ")
+
+
+def test_a_malicious_checkpoint_runs_nothing(tmp_path):
+    """Its checksum is right: whoever makes the file makes that, too."""
+    kept = Checkpoints(tmp_path / "kept")
+    path = kept.save(1, {"step": 1})
+    ran = tmp_path / "ran"
+    torch.save({"step": _Command(ran)}, path / "state-0.pt")
+    write_json(path / "sums.json", {"state-0.pt": checksum(path / "state-0.pt")})
+    with pytest.raises(CheckpointError):
+        load(path)
+    assert not ran.exists()
+    torch.load(path / "state-0.pt", weights_only=False)
+    assert ran.exists()  # so it would have
+
+
+class _Command:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)

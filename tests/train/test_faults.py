@@ -1,7 +1,6 @@
 """What goes wrong at the command line: one sentence, an exit code, and what was saved is kept."""
 
 import os
-import resource
 import shutil
 import subprocess
 
@@ -98,6 +97,7 @@ def test_a_full_disk_keeps_the_checkpoint_before_and_the_run_goes_on(written, tm
 
 def test_a_file_that_may_not_grow(written, tmp_path, command):
     """A quota, as RLIMIT_FSIZE: needs no mount."""
+    resource = pytest.importorskip("resource")
 
     def limit():
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))

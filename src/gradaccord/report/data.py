@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import statistics
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,10 +16,46 @@ from gradaccord.compare.specs import Spec
 from gradaccord.compare.summary import runs_in, summarise
 from gradaccord.report.method_names import short_names
 from gradaccord.runs.files import ABOUT, CONFIG, LOG, folder_name, read_json
-from gradaccord.runs.log import read_log
+from gradaccord.runs.log import records
 from gradaccord.runs.results import EvaluationRecord, Results
 
 WANTED = "a folder of `gradaccord train`, `compare` or `sweep`"
+
+
+WHOLE = 64 << 20  # bytes of a log of which every step is read; of longer ones every second, third, ...
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What figures show of a run's steps, as numbers side by side: a log may have a million lines."""
+
+    gradients: array[float] = field(default_factory=lambda: array("d"))  # batch gradients so far
+    values: dict[str, array[float]] = field(
+        default_factory=lambda: {key: array("d") for key in ("loss", "dot", "cosine", "conflicts")}
+    )  # NaN where a step has none
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        """The next step, as the log has it."""
+        self.gradients.append(record["gradients"])
+        for key, own in self.values.items():
+            value = record.get(key)
+            if key == "loss":
+                value = math.fsum(value.values()) / len(value) if value else None
+            own.append(math.nan if value is None else value)
+
+    def __len__(self) -> int:
+        return len(self.gradients)
+
+    @classmethod
+    def side_by_side(cls, parts: Sequence[Steps]) -> Steps:
+        """Of models that were trained one after another, as if all had been trained at once."""
+        order = sorted(
+            (g * len(parts), p, i) for p, own in enumerate(parts) for i, g in enumerate(own.gradients)
+        )
+        return cls(
+            array("d", [gradients for gradients, _, _ in order]),
+            {key: array("d", [parts[p].values[key][i] for _, p, i in order]) for key in cls().values},
+        )
 
 
 @dataclass(frozen=True)
@@ -26,7 +64,7 @@ class FinishedRun:
 
     folder: Path
     results: Results
-    steps: list[dict[str, Any]]  # the log's, the warm start left out
+    steps: Steps  # the log's, the warm start left out
     evaluations: list[EvaluationRecord]
     about: dict[str, Any]
     config: str
@@ -93,19 +131,32 @@ def read_run(folder: Path) -> FinishedRun:
     parts = [part for part in parts if (part / LOG).exists()]
     if (folder / LOG).exists() or not parts:
         parts = [folder]
-    logs = [read_log(part / LOG) if (part / LOG).exists() else [] for part in parts]
-    steps = [[r for r in log if r.get("event") == "step" and r.get("phase") == "main"] for log in logs]
+    logs = [_read_log(part / LOG) for part in parts]
     alone = len(parts) == 1
     config = next((p / CONFIG for p in (folder, *parts) if (p / CONFIG).exists()), None)
     about = next((p / ABOUT for p in (folder, *parts) if (p / ABOUT).exists()), None)
     return FinishedRun(
         folder=folder,
         results=results,
-        steps=steps[0] if alone else _steps_side_by_side(steps),
-        evaluations=results.evaluations if alone else _evaluations_side_by_side(logs),
+        steps=logs[0][0] if alone else Steps.side_by_side([steps for steps, _ in logs]),
+        evaluations=results.evaluations
+        if alone
+        else _evaluations_side_by_side([evaluations for _, evaluations in logs]),
         about=read_json(about) if about else {},
         config=config.read_text(encoding="utf-8") if config else "",
     )
+
+
+def _read_log(path: Path) -> tuple[Steps, list[dict[str, Any]]]:
+    """The steps and the evaluations of a log, read line by line."""
+    steps, evaluations = Steps(), []
+    if path.exists():
+        for record in records(path, every=1 + path.stat().st_size // WHOLE):
+            if record.get("event") == "step" and record.get("phase") == "main":
+                steps.add(record)
+            elif record.get("event") == "evaluation":
+                evaluations.append(record)
+    return steps, evaluations
 
 
 def _of_comparison(
@@ -131,22 +182,9 @@ def _of_comparison(
     return ReportData(folder, methods, comparison, unfinished)
 
 
-def _steps_side_by_side(parts: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Steps of models that were trained one after another, as if all had been trained at once."""
-    steps = [{**r, "gradients": r["gradients"] * len(parts)} for part in parts for r in part]
-    return sorted(steps, key=lambda record: record["gradients"])
-
-
 def _evaluations_side_by_side(logs: Sequence[Sequence[dict[str, Any]]]) -> list[EvaluationRecord]:
     """The k-th evaluations of all models as one; each model has the scores of its own task."""
-    parts = [
-        [
-            EvaluationRecord.model_validate(record)
-            for record in log
-            if record.get("event") == "evaluation"
-        ]
-        for log in logs
-    ]
+    parts = [[EvaluationRecord.model_validate(record) for record in log] for log in logs]
     return [
         EvaluationRecord(
             step=max(one.step for one in several),

@@ -39,7 +39,7 @@ def learning(data: ReportData) -> list[Figure]:
                 data,
                 "train-loss",
                 "Training loss",
-                lambda record: statistics.fmean(record["loss"].values()),
+                "loss",
                 "loss, mean of tasks",
                 f"{data.band}The horizontal axis is what every method pays in.",
             ),
@@ -77,7 +77,7 @@ def alignment(data: ReportData) -> list[Figure]:
     return drawn(
         [
             *(
-                over_steps(data, f"step-{key}", title, partial(_key, key), unit, caption)
+                over_steps(data, f"step-{key}", title, key, unit, caption)
                 for key, title, unit, caption in steps
             ),
             over_evaluations(
@@ -181,19 +181,19 @@ def over_steps(
     data: ReportData,
     id: str,
     title: str,
-    read: Callable[[dict[str, Any]], float | None],
+    key: str,
     y_label: str,
     caption: str,
 ) -> Figure:
     """A line a method: means over stretches of training, then over seeds."""
-    ends = [run.steps[-1]["gradients"] for run in data.runs if run.steps]
+    ends = [run.steps.gradients[-1] for run in data.runs if run.steps]
     fewest = min((len(run.steps) for run in data.runs if run.steps), default=0)
     count = max(min(BINS, fewest), 1)
     width = max(ends, default=1.0) / count
     x = [(i + 0.5) * width for i in range(count)]
     found = []
     for mark, (name, runs) in enumerate(data.methods.items()):
-        curves = [_curve(run, read, width, count) for run in runs]
+        curves = [_curve(run, key, width, count) for run in runs]
         means = [Mean.of(curve[i] for curve in curves) for i in range(count)]
         found.append(_series(data.names[name], mark, x, means))
     return Figure(id, title, line_chart(found, BUDGET, y_label, f"{title}, by method."), caption)
@@ -203,15 +203,14 @@ def _series(name: str, mark: int, x: Sequence[float], means: Sequence[Mean]) -> 
     return Series(name, mark, x, [m.mean for m in means], [m.error for m in means])
 
 
-def _curve(
-    run: FinishedRun, read: Callable[[dict[str, Any]], float | None], width: float, count: int
-) -> list[float]:
+def _curve(run: FinishedRun, key: str, width: float, count: int) -> list[float]:
     bins: list[list[float]] = [[] for _ in range(count)]
-    for record in run.steps:
-        value = _finite(read(record))
+    if all(map(math.isnan, run.steps.values[key])):
+        return [math.nan] * count
+    for gradients, value in zip(run.steps.gradients, run.steps.values[key], strict=True):
         if math.isfinite(value):
-            bins[min(math.ceil(record["gradients"] / width - 1e-9) - 1, count - 1)].append(value)
-    return [statistics.fmean(own) if own else math.nan for own in bins]
+            bins[min(math.ceil(gradients / width - 1e-9) - 1, count - 1)].append(value)
+    return [math.fsum(own) / len(own) if own else math.nan for own in bins]
 
 
 def _trade_off(data: ReportData) -> Figure:
@@ -262,10 +261,6 @@ def _cosines(data: ReportData) -> Iterator[Figure]:
             heat_map(tasks, shown, f"{title}.", low=-reach, high=reach),
             f"{caption}; each over several batches averaged first.",
         )
-
-
-def _key(key: str, record: dict[str, Any]) -> float | None:
-    return record.get(key)
 
 
 def _score(task: str, metric: str, record: EvaluationRecord) -> float | None:

@@ -6,11 +6,13 @@ import json
 import os
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, Protocol
 
 from gradaccord.runs.files import write_atomic
+
+STEP = b'"event": "step"'  # as `Log` writes it
 
 
 class LogCopy(Protocol):
@@ -91,18 +93,26 @@ def read_log(path: Path, say: Callable[[str], None] = _warn) -> list[dict[str, A
 
     say: told which other lines cannot be read; warns by default.
     """
-    records, broken = [], []
+    return list(records(path, say=say))
+
+
+def records(
+    path: Path, every: int = 1, say: Callable[[str], None] = _warn
+) -> Iterator[dict[str, Any]]:
+    """The same one by one. every: of how many steps one is read; other events are all read."""
+    broken = []
     with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
+        for number, line in enumerate(file):
+            if number % every and STEP in line:
+                continue
             try:
                 record = json.loads(line)
             except ValueError:
                 record = None
             if isinstance(record, dict):
-                records.append(record)
+                yield record
             elif line.endswith(b"\n"):
-                broken.append(number)
+                broken.append(number + 1)
     if broken:
         more = f" and {len(broken) - 1} more" if broken[1:] else ""
         say(f"{path}, line {broken[0]}{more}: what cannot be read is left out.")
-    return records
