@@ -18,12 +18,12 @@ def test_ranges():
     assert (wide.low, wide.high, wide.log, wide.whole) == (1e-5, 1e-3, True, False)
     whole = Range.parse("method.inner_steps=10..60")
     assert (whole.whole, whole.log) == (True, False)
-    for text, said in (
+    for text, why in (
         ("a", "no values"),
         ("a=5..1", "is empty"),
         ("a=x..y", "not between two numbers"),
     ):
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=why):
             Range.parse(text)
 
 

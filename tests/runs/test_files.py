@@ -32,3 +32,16 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path):
     with pytest.raises(OSError, match="No space"):
         write_atomic(tmp_path / "a", fail)
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a", "old")]
+
+
+def test_a_full_disk_is_told_with_file_and_remedy(tmp_path):
+    def fail(file):
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError) as raised:
+        write_atomic(tmp_path / "a", fail)
+    assert str(raised.value) == (
+        f"{tmp_path / 'a'} cannot be written (No space left on device): make room, and repeat the "
+        "command."
+    )
+    assert list(tmp_path.iterdir()) == []

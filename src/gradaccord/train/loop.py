@@ -16,7 +16,7 @@ from gradaccord.core.report import StepReport
 from gradaccord.core.sharding import is_sharded
 from gradaccord.core.task_gradients import LossNotFiniteError
 from gradaccord.data.encoded import Batch
-from gradaccord.runs.checkpoints import CHECKPOINTS, Checkpoints
+from gradaccord.runs.checkpoints import CHECKPOINTS, Checkpoints, fitting
 from gradaccord.runs.checkpoints import load as load_checkpoint
 from gradaccord.runs.interrupts import Interrupts
 from gradaccord.runs.log import Log
@@ -317,7 +317,8 @@ class TrainingLoop:
         if not state["model"]:  # sharded weights are kept whole, once
             first = load_checkpoint(path)
             state |= {key: first[key] for key in ("model", "optimizer")}
-        self.load_state_dict(state)
+        with fitting(path):
+            self.load_state_dict(state)
         if self.accelerator.is_main_process:
             self.evaluator.kept.remove_after(path)
         if lost:
