@@ -1,10 +1,14 @@
 """`gradaccord export`: a folder that Hugging Face reads, with a card."""
 
 import json
+import shutil
 
+import pytest
 import torch
 from train_toy import said
 from transformers import AutoModel, AutoTokenizer
+
+from gradaccord.train.export import export
 
 
 def test_auto_model_reads_an_exported_folder(exported, trained):
@@ -44,3 +48,17 @@ def test_export_refuses_what_it_cannot_do(exported, trained, tmp_path, capsys):
     begun = said(capsys, "export", tmp_path / "begun", "--out", tmp_path / "out")
     assert "has not finished" in begun
     assert not (tmp_path / "out").exists()
+
+
+def test_a_full_disk_leaves_nothing_and_the_export_can_be_repeated(trained, tmp_path, monkeypatch):
+    copied, out = shutil.copy, tmp_path / "exported"
+
+    def full(source, target):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copy", full)
+    with pytest.raises(OSError, match=f"{out} cannot be written .No space left on device.: make room"):
+        export(trained, out)
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr(shutil, "copy", copied)
+    assert (export(trained, out) / "README.md").exists()
