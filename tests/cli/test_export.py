@@ -1,6 +1,7 @@
 """`gradaccord export`: a folder that Hugging Face reads, with a card."""
 
 import json
+import shutil
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from train_toy import said
 from transformers import AutoModel, AutoTokenizer
 
 from gradaccord.tasks.kinds.image import ImageClassification
-from gradaccord.train.export import card
+from gradaccord.train.export import card, export
 
 
 def test_auto_model_reads_an_exported_folder(exported, trained):
@@ -84,3 +85,17 @@ def test_numbers_of_a_model_are_no_code(tmp_path):
     task = ImageClassification(("a", "b"))
     with pytest.raises(ValueError, match="size"):
         task.sample_code({"size": "1)); import os; os.system('x"})
+
+
+def test_a_full_disk_leaves_nothing_and_the_export_can_be_repeated(trained, tmp_path, monkeypatch):
+    copied, out = shutil.copy, tmp_path / "exported"
+
+    def full(source, target):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copy", full)
+    with pytest.raises(OSError, match=f"{out} cannot be written .No space left on device.: make room"):
+        export(trained, out)
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr(shutil, "copy", copied)
+    assert (export(trained, out) / "README.md").exists()

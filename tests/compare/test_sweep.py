@@ -4,9 +4,11 @@ import json
 
 import pytest
 from compare_toy import run_here, runs_without_processes, study_of
-from train_toy import same, weights
+from train_toy import said, same, until, weights
 
 from gradaccord.compare.sweep import Range, sweep
+from gradaccord.runs.files import RunFolderError
+from gradaccord.runs.lock import locked
 from gradaccord.train.config_file import check_config, read_config
 
 
@@ -16,12 +18,12 @@ def test_ranges():
     assert (wide.low, wide.high, wide.log, wide.whole) == (1e-5, 1e-3, True, False)
     whole = Range.parse("method.inner_steps=10..60")
     assert (whole.whole, whole.log) == (True, False)
-    for text, said in (
+    for text, why in (
         ("a", "no values"),
         ("a=5..1", "is empty"),
         ("a=x..y", "not between two numbers"),
     ):
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=why):
             Range.parse(text)
 
 
@@ -80,3 +82,44 @@ def test_the_best_settings_of_a_sweep_are_a_file_that_train_reads(swept, tmp_pat
     trial = swept / f"trial-{study.best_trial.number:03d}" / "seed-0"
     assert again["dev"] == json.loads((trial / "results.json").read_text())["dev"]
     assert same(weights(tmp_path / "again"), weights(trial))
+
+
+def test_a_killed_trial_goes_on_and_the_sweep_is_the_same(written, tmp_path, command):
+    """The same settings in the same order, and the same weights, as in a sweep that was not killed."""
+    pytest.importorskip("optuna")
+    file = written(train={"steps": 60, "save_every": 5, "evaluate_every": 60})
+    given = [file, "train.lr=1e-4..1e-2", "--trials", 2]
+    killed = tmp_path / "killed"
+    process = command("sweep", *given, "--out", killed)
+    saved = "trial-000/seed-0/checkpoints/step-*5"
+    until(lambda: list(killed.glob(saved)) or process.poll() is not None)
+    process.kill()
+    process.wait()
+    own = killed / "trial-000" / "seed-0"
+    until(lambda: not in_use(own))  # the run has seen the end of its parent, and saved
+    assert not (own / "results.json").exists()
+    (killed / "best.yaml").unlink(missing_ok=True)
+    command("sweep", *given, "--out", killed).done()
+    assert "Continued at step" in (own / "output.txt").read_text()
+    command("sweep", *given, "--out", tmp_path / "whole").done()
+    trials = [study_of(folder).trials for folder in (killed, tmp_path / "whole")]
+    assert [trial.params for trial in trials[0]] == [trial.params for trial in trials[1]]
+    assert [trial.value for trial in trials[0]] == [trial.value for trial in trials[1]]
+    for trial in ("trial-000", "trial-001"):
+        one, other = (weights(folder / trial / "seed-0") for folder in (killed, tmp_path / "whole"))
+        assert same(one, other)
+
+
+def in_use(folder):
+    try:
+        with locked(folder):
+            return False
+    except RunFolderError:
+        return True
+
+
+def test_a_damaged_study_is_one_sentence(file, tmp_path, capsys):
+    pytest.importorskip("optuna")
+    (tmp_path / "sweep.db").write_text("this is no database, and long enough to be read as one\n" * 99)
+    wrong = said(capsys, "sweep", file, "train.lr=1e-4..1e-2", "--out", tmp_path)
+    assert f"{tmp_path / 'sweep.db'} holds no sweep, or is damaged: " in wrong

@@ -17,7 +17,9 @@ from gradaccord.meta.build import rate_at
 from gradaccord.meta.run import Run
 from gradaccord.meta.saved_runs import Trained
 from gradaccord.meta.settings import ALGORITHMS, settings_for
+from gradaccord.runs.checkpoints import Checkpoints
 from gradaccord.runs.checkpoints import load as load_checkpoint
+from gradaccord.runs.files import RunFolderError
 from gradaccord.runs.lock import locked
 
 
@@ -184,3 +186,18 @@ def test_a_run_of_release_0_1_is_resumed(pictures, tmp_path):
     assert run.train()
     assert same(final_state(folder), final_state(tmp_path / "whole"))
     assert not (folder / "checkpoint.pt").exists()
+
+
+def test_a_checkpoint_that_does_not_fit_is_told(pictures, tmp_path):
+    settings = settings_for(
+        "reptile", filters=4, train_shots=4, inner_batch=5, evaluation_steps=2, iterations=2,
+        validation_tasks=2, test_queries=2, queries=2,
+    )  # fmt: skip
+    Run(settings, load(pictures), tmp_path, 0).train()
+    (newest,) = list((tmp_path / "checkpoints").iterdir())[-1:]
+    state = load_checkpoint(newest)
+    state["learner"].popitem()
+    Checkpoints(newest.parent).save(99, state)
+    with pytest.raises(RunFolderError, match="step-00000099 does not fit this run") as raised:
+        Run(settings, load(pictures), tmp_path, 0)
+    assert "\n" not in str(raised.value)

@@ -121,3 +121,25 @@ class _Command:
 
     def __reduce__(self):
         return os.mkdir, (str(self.path),)
+
+
+def test_an_emptied_checksum_file_is_a_damaged_one(tmp_path):
+    kept = Checkpoints(tmp_path)
+    kept.save(1, {"step": 1})
+    for content in ("{}", "[]", "null", ""):
+        (tmp_path / "step-00000001" / "sums.json").write_text(content)
+        with pytest.raises(CheckpointError):
+            load(tmp_path / "step-00000001")
+
+
+def test_a_full_disk_at_the_first_one_names_file_and_remedy_and_no_one_before(tmp_path, monkeypatch):
+    def full(*arguments, **options):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(torch, "save", full)
+    with pytest.raises(OSError) as raised:
+        Checkpoints(tmp_path).save(1, {"step": 1})
+    assert str(raised.value) == (
+        f"The checkpoint {tmp_path / 'step-00000001'} cannot be written (No space left on device): "
+        "make room and go on with --resume."
+    )

@@ -49,3 +49,16 @@ def test_any_name_becomes_one_folder_of_its_own(tmp_path):
         folder.mkdir()
         assert folder.resolve().parent == tmp_path.resolve()
     assert len({folder.name.lower() for folder in folders}) == len(names)
+
+
+def test_a_full_disk_is_told_with_file_and_remedy(tmp_path):
+    def fail(file):
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError) as raised:
+        write_atomic(tmp_path / "a", fail)
+    assert str(raised.value) == (
+        f"{tmp_path / 'a'} cannot be written (No space left on device): make room, and repeat the "
+        "command."
+    )
+    assert list(tmp_path.iterdir()) == []

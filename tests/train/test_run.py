@@ -4,6 +4,7 @@ import csv
 import fcntl
 import json
 import os
+import shutil
 import signal
 import subprocess
 import termios
@@ -292,3 +293,19 @@ def test_a_closed_terminal_saves_like_sigterm(written, tmp_path, command):
     (saved,) = (out / "checkpoints").glob("step-*")
     assert int(saved.name[5:]) > 0
     assert process.returncode == 130
+
+
+def test_a_checkpoint_that_does_not_fit_is_told(configured, run, interrupted, content, tmp_path):
+    """A class was added to the data: the configuration is the same, the head is larger."""
+    film = {k: v for k, v in content["tasks"]["film"].items() if k != "labels"}
+    files = {split: str(tmp_path / f"{split}.csv") for split in film["files"]}
+    for split, path in film["files"].items():
+        shutil.copy(path, files[split])
+    config = configured(tasks={"film": {**film, "files": files}}, train={"steps": 4})
+    interrupted(config, "broken", after=2)
+    with open(files["train"], "a") as file:
+        file.write("a film,perhaps\n")
+    with pytest.raises(RunFolderError, match="does not fit this run") as raised:
+        run(config, "broken", resume=True)
+    assert "\n" not in str(raised.value)
+    assert str(tmp_path / "broken" / "checkpoints" / "step-00000002") in str(raised.value)

@@ -51,10 +51,12 @@ def init(
     [bold]gradaccord init classification --out mine.yaml[/bold]
     """
     with user_mistakes(ValueError, OSError):
+        from gradaccord.runs.files import write_atomic
+
         text = starting_file(kind, str(out))
         if out.exists():
             raise ValueError(f"{out} exists: choose another --out, or remove it.")
-        out.write_text(text, encoding="utf-8")
+        write_atomic(out, text)
     print(f"Written: {out}. Try it with: gradaccord validate {out}")
 
 

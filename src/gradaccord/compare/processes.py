@@ -135,9 +135,8 @@ def _signals_as_ctrl_c() -> Iterator[None]:
         silence(shown)
         raise KeyboardInterrupt
 
-    handled = [
-        one for one in SIGNALS if one != signal.SIGINT and signal.getsignal(one) != signal.SIG_IGN
-    ]
+    others = [one for one in SIGNALS if one != signal.SIGINT]
+    handled = [one for one in others if signal.getsignal(one) != signal.SIG_IGN]
     before = {one: signal.signal(one, stop) for one in handled}
     try:
         yield

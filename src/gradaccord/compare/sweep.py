@@ -75,29 +75,28 @@ def sweep(
 ) -> Any:
     """Up to `trials` finished trials in all, each a run per seed scored on dev; the Optuna study.
 
-    Only dev is looked at: test is for the settings that were chosen.
+    Only dev is looked at: test is for the settings that were chosen. A sweep that was interrupted or
+    killed goes on with the trial it was at, and tries the settings it would have tried.
     """
     import optuna
 
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    folder.mkdir(parents=True, exist_ok=True)
-    study = optuna.create_study(
-        study_name=STUDY,
-        storage=f"sqlite:///{folder / STORAGE}",
-        direction="maximize",
-        load_if_exists=True,
-    )
-    # A resumed sampler starts anew: with the same seed it would try the same settings again.
-    seed = base.train.seed + len(study.trials)
-    study.sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=5)
-    done = [t for t in study.trials if t.state == optuna.trial.TrialState.COMPLETE]
-    for _ in range(trials - len(done)):
-        trial = study.ask()
-        chosen = {one.key: one.suggest(trial) for one in ranges}
+    study = _study(folder)
+    done = sum(t.state == optuna.trial.TrialState.COMPLETE for t in study.trials)
+    unfinished = [
+        optuna.trial.Trial(study, t._trial_id)
+        for t in study.trials
+        if t.state == optuna.trial.TrialState.RUNNING
+    ]
+    for _ in range(trials - done):
+        trial = unfinished.pop(0) if unfinished else study.ask()
+        # Of the trial's own seed: its settings depend on the trials before it and on nothing else.
+        seed = base.train.seed + trial.number
+        study.sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=5)
         try:
+            chosen = {one.key: one.suggest(trial) for one in ranges}
             runs = _runs(base, chosen, seeds, trial_folder(folder, trial))
             run_all(runs, data=data, jobs=jobs, show=show)
-        except BaseException:
+        except Exception:
             study.tell(trial, state=optuna.trial.TrialState.FAIL)
             raise
         scores = [run.results.average("dev") for run in runs if run.results is not None]
@@ -111,21 +110,37 @@ def sweep(
             continue
         value = sum(scores) / len(scores)
         study.tell(trial, value)
+        done += 1
         write_best(study, folder)
         say(f"trial {trial.number}: {shown}: dev average {value:.2f}")
+    if done:
+        write_best(study, folder)  # which a kill may have prevented
     return study
+
+
+def _study(folder: Path) -> Any:
+    """The study in the folder, a new one if there is none."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return _opened(folder, "create_study", direction="maximize", load_if_exists=True)
 
 
 def read_study(folder: Path) -> Any:
     """The Optuna study that a sweep left in its folder."""
+    return _opened(folder, "load_study")
+
+
+def _opened(folder: Path, how: str, **options: Any) -> Any:
     import optuna
     from sqlalchemy.exc import SQLAlchemyError
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
+    path = folder / STORAGE
     try:
-        return optuna.load_study(study_name=STUDY, storage=f"sqlite:///{folder / STORAGE}")
+        return getattr(optuna, how)(study_name=STUDY, storage=f"sqlite:///{path}", **options)
     except (KeyError, SQLAlchemyError) as error:
-        raise ValueError(f"{folder / STORAGE} holds no sweep, or is damaged: sweep again.") from error
+        raise ValueError(
+            f"{path} holds no sweep, or is damaged: remove it, or sweep into another --out."
+        ) from error
 
 
 def trial_folder(folder: Path, trial: Any) -> Path:

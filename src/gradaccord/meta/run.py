@@ -30,7 +30,7 @@ from gradaccord.meta.evaluation import evaluate, evaluate_ensemble
 from gradaccord.meta.results import FewShotResults
 from gradaccord.meta.settings import LIMITS, FewShotSettings
 from gradaccord.runs.about import about
-from gradaccord.runs.checkpoints import CHECKPOINTS, Checkpoints
+from gradaccord.runs.checkpoints import CHECKPOINTS, Checkpoints, fitting
 from gradaccord.runs.files import ABOUT, LOG, RunFolderError, read_tensors, write_json, write_tensors
 from gradaccord.runs.lock import locked
 from gradaccord.runs.log import Log, cut_to_size, read_log
@@ -294,9 +294,10 @@ class Run:
         state = next(iter(states.values()))
         if state["seed"] != self.seed:
             raise ValueError(f"The run in {self.folder} has seed {state['seed']}, not {self.seed}.")
-        self.learner.load_state_dict(state["learner"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.episodes.load_state_dict(state["episodes"])
+        with fitting(self.checkpoints.folder / next(iter(states))):
+            self.learner.load_state_dict(state["learner"])
+            self.optimizer.load_state_dict(state["optimizer"])
+            self.episodes.load_state_dict(state["episodes"])
         progress = self.progress
         progress.iteration, progress.seconds = state["iteration"], state["seconds"]
         progress.loss, progress.accuracy, progress.pace = state["means"]

@@ -15,6 +15,7 @@ from gradaccord.runs.files import (
     read_json,
     read_tensors,
     sync_folder,
+    system_reason,
     write_json,
     write_tensors,
 )
@@ -180,18 +181,30 @@ def _replace(temporary: Path, final: Path) -> None:
 
 @contextmanager
 def _explained(final: Path) -> Iterator[None]:
-    """Turn a full disk into one sentence: torch raises an error of its own after the system's."""
+    """Turn a full disk into one sentence."""
     try:
         yield
     except (OSError, RuntimeError) as error:
-        cause: BaseException | None = error
-        while cause is not None and not isinstance(cause, OSError):
-            cause = cause.__context__
-        if cause is None:
+        why = system_reason(error)
+        if why is None:
             raise
+        kept = "; the one before is kept" if any(final.parent.glob("step-*[0-9]")) else ""
         raise RunFolderError(
-            f"The checkpoint {final} cannot be written ({cause.strerror}): make room and go on with "
-            "--resume; the one before is kept."
+            f"The checkpoint {final} cannot be written ({why}): make room and go on with "
+            f"--resume{kept}."
+        ) from error
+
+
+@contextmanager
+def fitting(path: Path) -> Iterator[None]:
+    """While a state is loaded: turn the errors of one that does not fit into one sentence."""
+    try:
+        yield
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        why = " ".join(str(error).split())[:200].rstrip(".:")
+        raise RunFolderError(
+            f"The checkpoint {path} does not fit this run ({why}): give --resume the same "
+            "configuration and data, or choose another --out."
         ) from error
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any
@@ -56,10 +58,25 @@ def write_atomic(path: Path, content: bytes | str | Callable[[IO[bytes]], object
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    except BaseException as error:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        why = system_reason(error)
+        if why is None:
+            raise
+        raise RunFolderError(
+            f"{path} cannot be written ({why}): make room, and repeat the command."
+            if why == os.strerror(errno.ENOSPC)
+            else f"{path} cannot be written ({why}): choose another place."
+        ) from error
     sync_folder(path.parent)
+
+
+def system_reason(error: BaseException | None) -> str | None:
+    """What the system said, in an error or behind it: torch raises its own after the system's."""
+    while error is not None and not (isinstance(error, OSError) and error.strerror):
+        error = error.__cause__ or error.__context__
+    return None if error is None else str(error.strerror)
 
 
 def sync_folder(folder: Path) -> None:

@@ -43,7 +43,10 @@ class Versioned(BaseModel):
             content = read_json(path)
             if not isinstance(content, dict):
                 raise ValueError(f"{path} holds no JSON object: run the command that wrote it again.")
-            if content.get("version", 1) > cls.VERSION:
+            version = content.get("version", 1)
+            if not isinstance(version, int):
+                raise ValueError(f"{path} has no version: run the command that wrote it again.")
+            if version > cls.VERSION:
                 raise ValueError(
                     f"{path} has version {content['version']}, and this gradaccord reads "
                     f"versions up to {cls.VERSION}: upgrade it."

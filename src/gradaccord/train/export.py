@@ -13,6 +13,15 @@ from typing import Any
 from gradaccord.models.saving import saved_tasks
 from gradaccord.runs.escape import fenced, markdown
 from gradaccord.runs.files import ABOUT, CONFIG, MODEL, RESULTS, read_json
+from gradaccord.runs.files import (
+    ABOUT,
+    CONFIG,
+    MODEL,
+    RESULTS,
+    RunFolderError,
+    read_json,
+    system_reason,
+)
 from gradaccord.runs.results import Results
 from gradaccord.tasks.registry import build
 from gradaccord.train.config_file import parse_yaml
@@ -29,16 +38,33 @@ def export(run: Path, out: Path) -> Path:
         raise ValueError(f"{run} holds no model: a single-task run keeps one in each task's folder.")
     if out.exists() and any(out.iterdir()):
         raise ValueError(f"{out} is not empty: choose another --out.")
-    shutil.copytree(run / MODEL, out, dirs_exist_ok=True)
-    shutil.copy(run / RESULTS, out / RESULTS)
-    config = without_folders((run / CONFIG).read_text(encoding="utf-8"), run / CONFIG)
-    (out / SETTINGS).write_text(config, encoding="utf-8")
     results = Results.read(run)
-    about = read_json(run / ABOUT) if (run / ABOUT).exists() else {}
-    (out / "README.md").write_text(
-        card(results, about, config, use(out, results.trained)), encoding="utf-8"
-    )
+    part = out.with_name(f".{out.name}.part")  # takes the folder's place when it is whole
+    shutil.rmtree(part, ignore_errors=True)
+    try:
+        _write(run, part, results)
+        if out.exists():
+            out.rmdir()
+        part.rename(out)
+    except OSError as error:  # of shutil: a list of files and reasons
+        why = system_reason(error) or "no room, or no right to write"
+        raise RunFolderError(
+            f"{out} cannot be written ({why}): make room or choose another --out, and export again."
+        ) from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
     return out
+
+
+def _write(run: Path, part: Path, results: Results) -> None:
+    shutil.copytree(run / MODEL, part)
+    shutil.copy(run / RESULTS, part / RESULTS)
+    config = without_folders((run / CONFIG).read_text(encoding="utf-8"), run / CONFIG)
+    (part / SETTINGS).write_text(config, encoding="utf-8")
+    about = read_json(run / ABOUT) if (run / ABOUT).exists() else {}
+    (part / "README.md").write_text(
+        card(results, about, config, use(part, results.trained)), encoding="utf-8"
+    )
 
 
 def without_folders(config: str, path: Path) -> str:

@@ -17,7 +17,7 @@ from gradaccord.core.sharding import is_sharded
 from gradaccord.core.task_gradients import LossNotFiniteError
 from gradaccord.data.encoded import Batch
 from gradaccord.models.multitask import with_head_keys
-from gradaccord.runs.checkpoints import CHECKPOINTS, Checkpoints
+from gradaccord.runs.checkpoints import CHECKPOINTS, Checkpoints, fitting
 from gradaccord.runs.checkpoints import load as load_checkpoint
 from gradaccord.runs.interrupts import Interrupts
 from gradaccord.runs.log import Log
@@ -318,8 +318,9 @@ class TrainingLoop:
         if not state["model"]:  # sharded weights are kept whole, once
             first = load_checkpoint(path)
             state |= {key: first[key] for key in ("model", "optimizer")}
-        heads = self.problem.model.head_of.values()
-        self.load_state_dict(with_head_keys(state, heads, state["model"]))
+        with fitting(path):
+            heads = self.problem.model.head_of.values()
+            self.load_state_dict(with_head_keys(state, heads, state["model"]))
         if self.accelerator.is_main_process:
             self.evaluator.kept.remove_after(path)
         if lost:
