@@ -1,0 +1,63 @@
+"""Damaged configurations, overrides and options: taken, or refused in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fuzz_configurations import places, plain, read_text, try_configuration, try_option
+from fuzz_outcome import refusal
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from gradaccord.recipes import recipe_texts
+from gradaccord.train.config_file import check_config
+
+
+@pytest.mark.parametrize(("attempt", "examples"), [(try_configuration, 80), (try_option, 500)])
+def test_damaged_configurations(attempt: Callable[[Any], Any], examples: int) -> None:
+    options = settings(
+        max_examples=examples, deadline=None, database=None, derandomize=True,
+        phases=[Phase.generate, Phase.shrink], suppress_health_check=[*HealthCheck],
+    )  # fmt: skip
+
+    @options
+    @given(st.data())
+    def tried(draw: st.DataObject) -> None:
+        attempt(draw)
+
+    tried()
+
+
+def test_whole_configurations_are_taken() -> None:
+    assert refusal(lambda: check_config(plain())) is None
+    for text in recipe_texts().values():
+        assert read_text(text.encode()) is None
+
+
+def test_there_are_options_to_try() -> None:
+    sections = {(section, bool(options)) for section, _, options in places()}
+    assert sections >= {("method", True), ("optimizer", True)}
+
+
+@pytest.mark.parametrize(
+    ("section", "given"),
+    [
+        ("method", {"name": "dotprod", "weight": "0,1"}),
+        ("method", {"name": "dotprod", "weight": ".inf"}),
+        ("method", {"name": "pcgrad", "reduction": 3}),
+        ("method", {"name": "mean", "reduction": "mean"}),
+        ("method", {"name": 5}),
+        ("optimizer", {"name": "adamw", "weight_decay": "0,1"}),
+        ("optimizer", {"name": "adamw", "betas": "0.9"}),
+        ("optimizer", {"name": "sgd", "momentum": True}),
+        ("optimizer", {"name": 5}),
+    ],
+)
+def test_every_known_bad_option_is_refused(section: str, given: dict[str, Any]) -> None:
+    content = plain()
+    (content if section == "method" else content.setdefault("train", {}))[section] = given
+    sentence = refusal(lambda: check_config(content))
+    assert sentence is not None
+    assert str(given.get([*given][-1])) in sentence
