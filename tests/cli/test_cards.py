@@ -148,7 +148,7 @@ def test_the_code_of_the_card_runs_for_every_task_of_every_kind(exported, monkey
 
 
 def test_the_command_of_the_card_runs(exported, capsys):
-    commands = re.findall(r"^    (gradaccord predict .*)$", (exported / "README.md").read_text(), re.M)
+    commands = re.findall(r"^(gradaccord predict .*)$", (exported / "README.md").read_text(), re.M)
     tasks = json.loads((exported / "gradaccord.json").read_text())["tasks"]
     assert len(commands) == (0 if "image" in tasks else len(tasks))
     for command in commands[:3]:

@@ -2,9 +2,15 @@
 
 import json
 
+import pytest
 import torch
+from made_results import made_results
+from markdown_it import MarkdownIt
 from train_toy import said
 from transformers import AutoModel, AutoTokenizer
+
+from gradaccord.tasks.kinds.image import ImageClassification
+from gradaccord.train.export import card
 
 
 def test_auto_model_reads_an_exported_folder(exported, trained):
@@ -24,7 +30,9 @@ def test_the_model_card_has_the_scores_and_the_settings(exported, trained):
     for task, scores in results["dev"].items():
         for metric, value in scores.items():
             assert f"| {task} | {results['kinds'][task]} | dev | {metric} | {value:.2f} |" in card
-    assert "method `sum`" in card
+        beside = results["references"][task]
+        assert f" | {beside['chance']:.2f} | {beside['majority']:.2f} | {beside['mark']} |" in card
+    assert "method sum, seed" in card
     assert "lr: 0.005" in card
     assert f"torch {torch.__version__}" in card
 
@@ -44,3 +52,35 @@ def test_export_refuses_what_it_cannot_do(exported, trained, tmp_path, capsys):
     begun = said(capsys, "export", tmp_path / "begun", "--out", tmp_path / "out")
     assert "has not finished" in begun
     assert not (tmp_path / "out").exists()
+
+
+def test_nothing_of_the_machine_is_exported(exported, trained):
+    """No path and no command: the folder is made to be given away."""
+    machine = str(trained.parent.parent)
+    assert machine in (trained / "config.yaml").read_text()
+    for path in exported.iterdir():
+        if path.suffix in (".md", ".json", ".yaml"):
+            assert machine not in path.read_text(), path.name
+    assert "--out" not in (exported / "README.md").read_text()
+
+
+def test_names_and_texts_are_text_in_the_card():
+    name = "x|y`\n# z <script>alert(1)</script> [a](javascript:b)"
+    results = made_results({name: 50.0}).model_copy(
+        update={"overlaps": [name], "method": {"name": "sum", name: name}, "kinds": {name: name}}
+    )
+    about = {"command": ["/home/me/.venv/bin/gradaccord", "train"], "versions": {"torch": name}}
+    text = card(results, about, f"a: |\n  ```\n  # z\n  {name}\n", "")
+    page = MarkdownIt("commonmark", {"html": True}).enable("table").render(text.split("---\n", 2)[2])
+    assert "<script" not in page
+    assert "<a" not in page
+    assert page.count("<h1>") == 1
+    assert page.count("<tr>") == 2
+    assert "/home/me" not in page
+    assert "```" in page.split("<code")[-1]  # inside the configuration, which it does not end
+
+
+def test_numbers_of_a_model_are_no_code(tmp_path):
+    task = ImageClassification(("a", "b"))
+    with pytest.raises(ValueError, match="size"):
+        task.sample_code({"size": "1)); import os; os.system('x"})

@@ -23,8 +23,11 @@ from gradaccord.cli.fewshot import app
 from gradaccord.data.images.class_splits import load
 from gradaccord.meta import figures
 from gradaccord.meta.presets import PRESETS
+from gradaccord.meta.records import read_records
 from gradaccord.meta.run import Run
 from gradaccord.meta.settings import FewShotSettings
+from gradaccord.report.fewshot_results import BEGIN, END
+from gradaccord.runs.checkpoints import Checkpoints
 from gradaccord.runs.lock import locked
 from gradaccord.runs.log import read_log
 
@@ -273,3 +276,36 @@ def test_a_few_class_folders_of_ones_own(tmp_path, monkeypatch):
         "`ways` is 5, but photos has only 9 classes for training, validation and test together: " in few
     )
     assert "use --ways 3, or give 15 classes." in few
+
+
+def test_a_run_is_recorded_and_shown_in_a_page(pictures, tmp_path):
+    run, records, page = tmp_path / "run", tmp_path / "records", tmp_path / "page.md"
+    page.write_text(f"Before.\n{BEGIN}\n{END}\nAfter.\n")
+    trained = call("train", "--data", pictures, *SMALL, "--iterations", 4, "--seeds", 2, "--out", run)
+    assert trained.exit_code == 0, trained.output
+    for seed in (0, 1):  # as a run of an older release, which recorded neither
+        (run / f"seed-{seed}" / "about.json").unlink()
+        checkpoints = Checkpoints(run / f"seed-{seed}" / "checkpoints")
+        state = newest_state(run / f"seed-{seed}")
+        del state["processor_seconds"]
+        checkpoints.save(state["iteration"], state)
+    options = [run, "--out", records, "--tasks", 4, "--shots", 1, "--shots", 2, "--both"]
+    wrong = call("record", *options, "--commit", "0b660fc; rm")
+    assert wrong.exit_code != 0
+    assert "`commit` is '0b660fc; rm': give 7 to 40 hexadecimal digits" in one_line(wrong.output)
+    done = call("record", *options, "--commit", "0b660fc")
+    assert done.exit_code == 0, done.output
+    found = read_records(records)
+    assert [(r.seed, r.commit, r.core_hours) for r in found] == [
+        (0, "0b660fc", None),
+        (1, "0b660fc", None),
+    ]
+    assert [len(r.tests) for r in found] == [4, 4]
+    shown = call("docs", records, "--page", page)
+    assert shown.exit_code == 0, shown.output
+    assert page.read_text().count("| not recorded (training took 0.00 h) |") == 8
+    (figure,) = (tmp_path / "figures").glob("*.png")
+    assert f"](figures/{figure.name})" in page.read_text()
+    empty = tmp_path / "empty.md"
+    empty.touch()
+    assert "has no place for the results" in one_line(call("docs", records, "--page", empty).output)

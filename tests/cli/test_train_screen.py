@@ -43,6 +43,14 @@ def test_the_results_have_the_main_metric_first() -> None:
     assert "sst   dev    accuracy 90.00, macro_f1 80.00" in shown
 
 
+def test_the_results_stand_beside_chance_and_majority() -> None:
+    known = {"sst": {"chance": 50.0, "majority": 61.0, "mark": "predicts one class"}}
+    results = made_results({"sst": 61.0, "far": 40.0}, trained=["sst"], references=known)
+    shown = " ".join(drawn(results_table(results)).split())
+    assert "accuracy 61.00 (chance 50.00, majority 61.00; predicts one class)" in shown
+    assert "zero-shot average dev 40.00" in shown
+
+
 def test_a_screen_without_a_terminal_keeps_quiet_at_first() -> None:
     file = io.StringIO()
     Screen(Console(file=file)).show(NOW)

@@ -22,7 +22,8 @@ def rewrite(folder, content):
 def test_what_is_written_is_read_again(content, tmp_path):
     assert content["version"] == 1
     assert content["methods"][1]["vs_baseline"] == {
-        "mean": 1.0, "error": None, "count": 1, "p": None, "p_holm": None, "no_p": "1 pair",
+        "mean": 1.0, "error": None, "count": 1, "p": None, "p_holm": None, "level": 0.05,
+        "no_p": "1 pair",
     }  # fmt: skip
     assert Comparison.read(tmp_path) == compared({"sum": [70.0], "pcgrad": [71.0]})
 

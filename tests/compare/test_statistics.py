@@ -4,9 +4,16 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import ttest_rel
+from scipy.stats import t, ttest_1samp, ttest_rel
 
-from gradaccord.compare.statistics import Difference, Mean, holm
+from gradaccord.compare.statistics import (
+    Difference,
+    Mean,
+    corrected,
+    holm,
+    holm_levels,
+    smallest_shift,
+)
 
 
 def test_p_values_are_those_of_scipy():
@@ -85,3 +92,55 @@ def test_tests_without_a_p_value_are_not_counted_by_holm():
     got = holm([0.01, math.nan, 0.02])
     assert (got[0], got[2]) == (0.02, 0.02)
     assert math.isnan(got[1])
+
+
+def to_zero(values):
+    return Difference.between(dict(enumerate(values)), dict.fromkeys(range(len(values)), 0.0))
+
+
+@pytest.mark.parametrize(("count", "expected"), [(3, 3.26), (5, 1.68), (8, 1.16)])
+def test_four_of_five_tests_find_the_smallest_effect(count, expected):
+    """By simulation: normal differences about the effect, tested by scipy."""
+    values = np.random.default_rng(1).normal(size=count)
+    effect = to_zero(values).smallest_effect / values.std(ddof=1)
+    assert effect == pytest.approx(expected, abs=0.005)
+    draws = np.random.default_rng(0).normal(effect, 1, size=(40000, count))
+    assert (ttest_1samp(draws, 0, axis=1).pvalue < 0.05).mean() == pytest.approx(0.8, abs=0.01)
+
+
+@pytest.mark.parametrize("tests", [4, 40, 1000])
+def test_the_smallest_effect_is_right_at_strict_levels(tests):
+    """Also where the noncentral t of scipy is not a number: t = (normal + shift) / chi, drawn."""
+    for count in (3, 5, 20):
+        shift, level = smallest_shift(count, 0.05 / tests), 0.05 / tests
+        generator = np.random.default_rng(0)
+        normal = generator.normal(shift, 1, 200_000)
+        drawn = normal / np.sqrt(generator.chisquare(count - 1, 200_000) / (count - 1))
+        found = np.abs(drawn) > t.isf(level / 2, count - 1)
+        assert found.mean() == pytest.approx(0.8, abs=0.005)
+
+
+def test_levels_are_the_highest_p_that_holm_calls_real():
+    """By trial: each p is moved to just below and just above its level, the others stay."""
+    generator = np.random.default_rng(0)
+    for count in (1, 3, 8):
+        ps = list(generator.uniform(0, 1, count) ** 4)
+        unclear = [i for i, p in enumerate(holm(ps)) if p >= 0.05]
+        for i, level in enumerate(holm_levels(ps)):
+            for factor, real in ((0.999, True), (1.001, False)):
+                moved = holm([*ps[:i], factor * level, *ps[i + 1 :]])[i] < 0.05
+                assert moved == real or i not in unclear
+    assert unclear
+
+
+def test_a_difference_that_is_not_clear_says_what_could_be_seen():
+    alone = to_zero([1.0, -1.0, 2.0, 0.5, -0.4])
+    family = corrected({"a": alone, "b": alone, "c": to_zero([1.0, 2.0])})
+    assert family["a"].level == 0.025
+    assert family["a"].smallest_effect > alone.smallest_effect
+    assert str(alone).endswith(f", could see {alone.smallest_effect:.2f})")
+    clear = to_zero([9.0, 10.0, 11.0])
+    assert clear.clear
+    assert "could see" not in str(clear)
+    assert math.isnan(to_zero([1.0, 2.0]).smallest_effect)
+    assert str(to_zero([1.0, 2.0])) == "+1.50 (no p: 2 pairs)"

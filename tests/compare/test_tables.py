@@ -2,13 +2,17 @@
 
 import csv
 import io
+import re
+from pathlib import Path
 
 import pytest
 from compare_toy import COMPARED, METHODS, run_here, table
-from made_results import compared, made_run
+from made_results import CONFIG, compared, made_results, made_run
 from rich.console import Console
 
-from gradaccord.compare.comparison import Comparison
+from gradaccord.compare.comparison import UNSEEN, Comparison
+from gradaccord.compare.processes import Run
+from gradaccord.compare.specs import Spec
 from gradaccord.compare.summary import summarise
 from gradaccord.compare.tables import terminal, write_tables
 
@@ -107,3 +111,69 @@ def test_a_cost_that_is_unknown_is_a_dash(tmp_path):
     for where, text in texts.items():
         assert "nanx" not in text, where
         assert "nan" not in text, where
+
+
+def with_references():
+    """Two methods, two seeds; the second predicts one class on seed 1. One task is not trained on."""
+    runs = []
+    for name, seed, mark in (("sum", 0, ""), ("sum", 1, ""), ("pcgrad", 0, ""), ("pcgrad", 1, "one")):
+        known = {"a": {"chance": 50.0, "majority": 61.5, "mark": mark}}
+        known["far"] = {"chance": 25.0, "majority": 31.0}
+        scores = {"a": 70.0 + seed, "far": 40.0 + 2 * seed}
+        results = made_results(scores, trained=["a"], seed=seed, references=known)
+        runs.append(Run(Spec.parse(name), seed, Path(), CONFIG, results, None))
+    return summarise(runs)
+
+
+def test_chance_and_majority_stand_beside_every_score(tmp_path):
+    summary = with_references()
+    texts = all_texts(summary, tmp_path)
+    texts["md"] = texts["md"].replace("\\*", "*")  # escaped, so that it is shown
+    for where in ("md", "terminal"):
+        rows = [re.split(r" {2,}|\s*\|\s*", line.strip("| ")) for line in texts[where].splitlines()]
+        by_name = {row[0]: row for row in rows}
+        assert by_name["chance"][1:6] == ["50.00", "–", "–", "50.00", "25.00"], where
+        assert by_name["majority"][1:6] == ["61.50", "–", "–", "61.50", "31.00"], where
+        assert by_name["pcgrad"][4] == "70.50 ± 0.50 *"
+        assert by_name["sum"][4] == "70.50 ± 0.50"
+    assert "* pcgrad, a: one (seed 1)." in texts["md"]
+    with (tmp_path / "comparison.csv").open(newline="") as file:
+        lines = {(r["method"], r["task"]): r for r in csv.DictReader(file)}
+    assert (lines["sum", "far"]["chance"], lines["sum", "far"]["majority"]) == ("25.0", "31.0")
+    assert lines["pcgrad", "a"]["marked"] == "one (seed 1)"
+    assert lines["sum", "a"]["marked"] == ""
+    assert Comparison.read(tmp_path) == summary
+
+
+def test_tasks_never_trained_on_have_an_average_of_their_own(tmp_path):
+    summary = with_references()
+    assert summary.baseline.average.mean == 70.5  # of the trained one alone
+    assert summary.baseline.scores[UNSEEN].mean == 41.0
+    texts = all_texts(summary, tmp_path)
+    assert "zero-shot average" in texts["terminal"]
+    assert "sum,no,zero-shot average,average,41.0" in texts["csv"]
+
+
+def test_results_without_references_have_no_such_lines(tmp_path):
+    texts = all_texts(compared({"sum": [70.0, 72.0], "pcgrad": [71.0, 73.0]}), tmp_path)
+    assert "majority" not in texts["md"] + texts["terminal"]
+    assert UNSEEN not in texts["md"] + texts["terminal"]
+
+
+def test_names_of_tasks_are_text_in_every_table(tmp_path):
+    """Not columns of Markdown, formulas of a spreadsheet, or colours of a terminal."""
+    names = ['=HYPERLINK("http://x")', "a|b", "[/red]", "@x"]
+    run = made_run("sum", 0, 50.0)
+    run.results = made_results(dict.fromkeys(names, 50.0))
+    comparison = summarise([run])
+    write_tables(comparison, tmp_path)
+    head, rule, row, *_ = (tmp_path / "comparison.md").read_text().splitlines()
+    assert "a\\|b (accuracy)" in head
+    assert len({len(re.findall(r"(?<!\\)\|", line)) for line in (head, rule, row)}) == 1
+    with (tmp_path / "comparison.csv").open(newline="") as lines:
+        cells = [cell for line in csv.reader(lines) for cell in line]
+    assert {"'" + names[0], "a|b", "[/red]", "'@x"} <= set(cells)
+    assert not [cell for cell in cells if cell[:1] in tuple("=+@")]
+    console = Console(width=300, record=True, file=io.StringIO())
+    console.print(*terminal(comparison, 300))
+    assert "[/red] (accuracy)" in console.export_text()

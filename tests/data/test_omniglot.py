@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from gradaccord.data.images import omniglot
 
@@ -27,7 +29,12 @@ def test_omniglot_has_its_counts_and_the_published_split():
     assert len(splits.test) == 423
     for part in (splits.train, splits.validation, splits.test):
         assert part.images.shape[1:] == (1, 28, 28)
+        assert part.images.dtype == torch.uint8
         assert part.counts.unique().tolist() == [20]
     upright = set(splits.train.names[:1150])
     assert not upright & (set(splits.validation.names) | set(splits.test.names))
     assert float((splits.test.images > 127).float().mean()) < 0.25  # ink is bright, paper dark
+    start = time.process_time()
+    again = omniglot.load(SHARED / "omniglot")  # from the cache
+    assert time.process_time() - start < 2
+    assert torch.equal(again.train.images, splits.train.images)

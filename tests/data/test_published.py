@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from data_files import archive, picture
 
 from gradaccord import data
 from gradaccord.data.images.published import load
@@ -79,3 +80,23 @@ def test_a_set_is_found_below_the_data_folder_and_can_be_cut(tmp_path: Path) -> 
         label for image, label in zip(pixels, (torch.arange(40) % 10).tolist(), strict=True)
         if image.unsqueeze(0).numpy().tobytes() in seen
     ]  # fmt: skip
+
+
+def test_classes_of_a_few_shot_set_in_two_halves_with_images_to_test_on(tmp_path: Path) -> None:
+    folder = tmp_path / "tiny_imagenet_fewshot"
+    parts = {"a": "train", "b": "train", "c": "val", "d": "test"}  # of the few-shot split
+    files = {
+        f"{part}/{name}/{i}.png": picture(20 * i + "abcd".index(name))
+        for name, part in parts.items()
+        for i in range(5)
+    }
+    folder.mkdir()
+    archive(folder / "set.zip", files)
+    halves = [data.load(f"tiny-imagenet-half-{half}", tmp_path) for half in (1, 2)]
+    assert [half.labels for half in halves] == [("a", "c"), ("b", "d")]
+    found = {one.name: one for one in data.find(tmp_path)}
+    for half in halves:
+        assert half.counts == {"train": 8, "test": 2} == dict(found[half.name].counts)
+        assert half.split("train").labels.tolist() == [0] * 4 + [1] * 4
+        assert half.split("test").labels.tolist() == [0, 1]
+    assert halves[0].split("test").images.flatten(1)[:, 0].tolist() == [80, 82]  # the fifth images

@@ -144,6 +144,8 @@ PICTURES = {
     "omniglot": {"background": 19280, "evaluation": 13180},
     "cub200": {"train": 5994, "test": 5794},
     "tiny-imagenet-fewshot": {"train": 6400, "dev": 1600, "test": 2000},
+    "tiny-imagenet-half-1": {"train": 4000, "test": 1000},
+    "tiny-imagenet-half-2": {"train": 4000, "test": 1000},
     "fashion-mnist": {"train": 10000, "test": 10000},
     "cifar10": {"train": 10000, "test": 2000},
 }

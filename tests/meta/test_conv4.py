@@ -174,6 +174,20 @@ def test_logits_pass_gradgradcheck(layout: str) -> None:
         assert torch.autograd.gradgradcheck(logits, (images, *moving), fast_mode=True)
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_queries_in_one_pass_equal_one_pass_for_each(layout: str) -> None:
+    model = model_of(layout)
+    fast = fast_network(model)
+    assert fast is not None
+    params = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    support, query = (double(n, model.channels, model.size, model.size) for n in (3, 4))
+    true = torch.stack(
+        [general(model)(params, torch.cat([support, one.unsqueeze(0)]))[-1] for one in query]
+    )
+    assert (fast.predict(params, support, query) - true).abs().max() <= 1e-10
+    assert (general(model)(params, query) - true).abs().max() > 1e-3
+
+
 def test_loss_linear_in_the_outputs_has_its_second_derivative() -> None:
     model = model_of("stride")
     fast = fast_network(model)

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from gradaccord.meta import MAML
+from gradaccord.meta import MAML, Reptile
 from gradaccord.meta.episodes.image_tasks import Episodes, FixedTasks
 from gradaccord.meta.episodes.sinusoid import Sinusoids, fixed_waves, wave_network
 from gradaccord.meta.evaluation import (
@@ -19,6 +19,7 @@ from gradaccord.meta.evaluation import (
     mean_and_interval,
     speed_up,
 )
+from gradaccord.models.trunks.conv4 import Conv4
 
 
 def clouds(classes: int = 40, examples: int = 20, width: int = 6):
@@ -98,6 +99,21 @@ def test_ensemble_is_the_mean_of_softmax_outputs_and_leaves_the_learner_alone():
     assert "ensemble" not in str(evaluate(maml, tasks))
     with pytest.raises(ValueError, match="`checkpoints` is empty"):
         evaluate_ensemble(maml, [], tasks)
+
+
+@pytest.mark.parametrize("method", [MAML, Reptile])
+def test_tasks_on_threads_are_evaluated_as_one_by_one(method: type[MAML | Reptile]) -> None:
+    generator = torch.Generator().manual_seed(0)
+    images = torch.rand(60, 1, 16, 16, generator=generator)
+    tasks = FixedTasks((images, torch.arange(60) // 6), ways=3, shots=2, queries=3, count=7, batch=4)
+    found = []
+    for threads in (1, 3):
+        torch.manual_seed(0)
+        one = method(Conv4(3, size=16, filters=4), inner_steps=2, threads=threads)
+        states = [one.state_dict(), {k: v + 0 for k, v in one.state_dict().items()}]
+        found.append((evaluate(one, tasks), evaluate_ensemble(one, states, tasks)))
+        assert one._on_threads(4) == (threads > 1)
+    assert found[0] == found[1]
 
 
 def test_speed_up_is_the_papers():

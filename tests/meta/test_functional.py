@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from few_shot_toys import Net, batch, leaves, loss, made, train
 from torch import nn
 from torch.nn import functional as F
 
 from gradaccord.meta import MAML, Task
+from gradaccord.meta.network.functional import FunctionalModel
+from gradaccord.meta.network.general import batch_statistics
 
 
 def test_a_query_is_predicted_with_the_support_set_alone_beside_it() -> None:
@@ -20,6 +23,38 @@ def test_a_query_is_predicted_with_the_support_set_alone_beside_it() -> None:
         images = torch.cat([task.support, task.query[place : place + 1]])
         expected = torch.func.functional_call(learner.model, weights, (images,))[-1]
         assert torch.allclose(learner.logits(task)[place], expected, rtol=0, atol=1e-12)
+
+
+class Mixing(nn.Module):
+    """Examples of a batch meet outside of any norm."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(6, 4)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.linear(inputs - inputs.mean(0))
+
+
+NETWORKS = {
+    "together": lambda: nn.Linear(6, 4),
+    "grouped": lambda: nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 4)),
+    "one by one": Mixing,
+}
+
+
+@pytest.mark.parametrize("way", NETWORKS)
+def test_queries_are_predicted_the_fastest_way_that_equals_one_pass_for_each(way: str) -> None:
+    torch.manual_seed(0)
+    functional = FunctionalModel(NETWORKS[way]().double(), F.cross_entropy, fast=True)
+    support, query = (torch.rand(n, 6, dtype=torch.float64) for n in (3, 50))
+    params = functional.parameters()
+    functional.choose(support)
+    with batch_statistics(functional.model):
+        found = functional.predict(params, support, query, transductive=False)
+        passes = [functional.model(torch.cat([support, one.unsqueeze(0)]))[-1] for one in query]
+    assert functional._way == way
+    assert (found - torch.stack(passes)).abs().max() <= 1e-12
 
 
 def test_a_last_layer_of_zeros_does_not_hide_batch_statistics() -> None:

@@ -9,7 +9,7 @@ pytest.importorskip("PIL")
 from few_shot_runs import newest_state, write_patterns
 
 from gradaccord.data.images.class_splits import load
-from gradaccord.meta.records import read_records, record_run
+from gradaccord.meta.records import RunRecord, read_records, record_name, record_run
 from gradaccord.meta.run import Run, validation_curve
 from gradaccord.meta.settings import settings_for
 
@@ -42,8 +42,46 @@ def test_a_run_is_recorded_and_read(tmp_path, monkeypatch):
     assert "torch" in record.versions
     assert record.settings.data_dir is None  # a path of this machine
     path = record.write(tmp_path / "records")
-    assert path.name == "patterns-5way-1shot-fomaml-seed-3.json"
+    assert path.name == "patterns-5way-1shot-fomaml-2tasks-4iterations-rate0.1-seed3.json"
     assert read_records(tmp_path / "records") == [record]
     path.write_text("{}")
-    with pytest.raises(ValueError, match="is no record of a few-shot run: record it again"):
+    with pytest.raises(ValueError, match="is no record of a few-shot run: remove it and record"):
         read_records(tmp_path / "records")
+
+
+def test_every_setting_that_tells_runs_apart_is_in_the_name():
+    start = {"data": "glyphs", "iterations": 9}
+    changes = (
+        {}, {"data": "omniglot"}, {"ways": 6}, {"shots": 2}, {"algorithm": "meta-sgd"}, {"share": True},
+        {"tasks": 7}, {"iterations": 10}, {"minutes": 1.5}, {"inner_lr": 0.05},
+    )  # fmt: skip
+    names = {record_name(settings_for(**(start | change)), 0) for change in changes}
+    assert len(names | {record_name(settings_for(**start), 1)}) == len(changes) + 1
+
+
+def made(**changes):
+    values = {
+        "name": "one", "settings": settings_for("maml", iterations=9), "seed": 0, "commit": "a" * 40,
+        "versions": {}, "iterations": 5, "finished": False, "best_iteration": 5, "core_hours": None,
+        "training_hours": 0.1, "curve": [(0, 20.0, 1.0), (5, 30.0, 1.0)], "tests": [],
+    }  # fmt: skip
+    return RunRecord(**(values | changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"settings": settings_for("maml", iterations=9, queries=3)}, "with queries=5 and not 3: move"),
+        ({"seed": 1}, "with seed 0 and not 1: move"),
+        ({"commit": "b" * 40}, "of commit a{40} and not b{40}: move"),
+        ({"curve": [(0, 20.0, 1.0), (5, 31.0, 1.0)]}, "with another validation curve: move"),
+    ],
+)
+def test_another_run_is_not_overwritten(tmp_path, changes, sentence):
+    path = made().write(tmp_path)
+    with pytest.raises(ValueError, match=f"is the record of another run, {sentence}"):
+        made(**changes).write(tmp_path)
+    assert read_records(tmp_path) == [made()]
+    longer = made(curve=[*made().curve, (9, 33.0, 1.0)], iterations=9, finished=True)
+    assert longer.write(tmp_path) == path  # the same run, later
+    assert read_records(tmp_path) == [longer]

@@ -89,6 +89,10 @@ def test_costs_are_those_of_the_method_sheet(name, options, cost):
 def test_feed_and_turns_follow_the_options():
     sam = find_method("sam")
     assert (sam.feed_with({}), sam.feed_with({"batches": 2})) == ("one", "pair")
+    for name in ("paired_sum", "dotprod"):
+        pairs = find_method(name)
+        fed = [pairs.feed_with(options) for options in ({}, {"every": 3}, {"every": 10})]
+        assert fed == ["pair", "one", "one"]
     reptile = find_method("multitask_reptile")
     assert (reptile.block_with({}), reptile.block_with({"inner_steps": 7})) == (1000, 7)
     assert find_method("reptile").block_with({}) == 1

@@ -28,6 +28,15 @@ def test_small_images_keep_their_size_in_the_first_layers():
     assert load_trunk("resnet18")[0].eval()(image).tokens.shape == (1, 1, 512)
 
 
+def test_a_narrow_resnet(tmp_path):
+    trunk, _ = load_trunk("resnet18", small=True, width=8)
+    image = {"image": torch.randn(1, 3, 32, 32)}
+    assert trunk.hidden == 64
+    trunk.eval().save(tmp_path)
+    again, _ = load_trunk(tmp_path)
+    assert torch.equal(trunk(image).pooled, again.eval()(image).pooled)
+
+
 def test_grey_images_in_a_colour_network():
     trunk, _ = load_trunk("conv4", channels=3, size=32, filters=4)
     grey = torch.randn(2, 1, 32, 32)

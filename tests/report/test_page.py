@@ -79,9 +79,13 @@ def test_a_single_run_has_its_scores_and_no_comparison(comparison):
     assert not [name for name in page.figures if name.startswith("figure-cost")]
     results = results_of(comparison, "pcgrad", 0)
     scores = {(row[0], row[1]): row[2:] for row in page.table("scores")[1:]}
-    assert scores["mood", "accuracy (main)"] == [
-        f"{results[split]['mood']['accuracy']:.2f}" for split in ("dev", "test")
+    beside = [results["dev_references"]["mood"], results["references"]["mood"]]
+    assert scores["mood", "accuracy (main)"][:-1] == [
+        *(f"{results[split]['mood']['accuracy']:.2f}" for split in ("dev", "test")),
+        *(f"{own[what]:.2f}" for own in beside for what in ("chance", "majority")),
     ]
+    for own in beside:
+        assert own["mark"] in scores["mood", "accuracy (main)"][-1]
     assert {"figure-train-loss", "figure-step-cosine", "figure-trade-off"} <= set(page.figures)
 
 

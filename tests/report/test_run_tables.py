@@ -49,6 +49,19 @@ def test_leaderboard_holds_the_runs_scores_the_best_first(page, comparison):
     assert means == sorted(means, reverse=True)
 
 
+def test_tasks_stand_beside_chance_and_majority_and_marked_scores_have_a_star(page, comparison):
+    headings, *rows = page.table("per-task")
+    found = {row[0]: dict(zip(headings, row, strict=True)) for row in rows}
+    known = results_of(comparison, "sum", 0)["references"]["mood"]
+    assert known["split"] == "test"
+    for what in ("chance", "majority"):
+        assert found[what]["mood (accuracy)"] == f"{known[what]:.2f}"
+    for method in ("sum", "pcgrad", "stl"):
+        marks = [results_of(comparison, method, s)["references"]["mood"]["mark"] for s in (0, 1)]
+        assert found[method]["mood (accuracy)"].endswith(" *") == any(marks)
+    assert any(row["mood (accuracy)"].endswith(" *") for row in found.values())
+
+
 def test_two_seeds_have_differences_and_no_p_value(page, comparison):
     _, *rows = page.table("differences")
     found = {(row[0], row[1]): row for row in rows}
@@ -60,9 +73,9 @@ def test_two_seeds_have_differences_and_no_p_value(page, comparison):
         assert float(row[2].split()[0]) == pytest.approx(
             statistics.fmean(ours) - statistics.fmean(theirs), abs=0.006
         )
-        assert row[3:5] == ["–", "–"]
-    assert found["pcgrad", "mood"][5] == "sum"  # its control
-    assert found["stl", "mood"][5:] == ["–"] * 4
+        assert row[3:6] == ["–"] * 3
+    assert found["pcgrad", "mood"][6] == "sum"  # its control
+    assert found["stl", "mood"][6:] == ["–"] * 5
     _, *leaders = page.table("leaderboard")
     assert [row[2].split(" (")[1] for row in leaders if row[0] == "pcgrad"] == ["no p: 2 pairs)"]
     assert "No p value can be given" in page.root.text
@@ -112,7 +125,8 @@ def test_p_values_of_the_page_are_scipy_s_with_holm_s_correction_beside_them(cop
                 assert shown == "< 0.001"
             else:
                 assert float(shown) == pytest.approx(expected, abs=0.0051)
-        assert row[6:] == (row[2:5] if row[0] == "pcgrad" else ["–"] * 3)
+        assert row[7:] == (row[2:6] if row[0] == "pcgrad" else ["–"] * 4)
+        assert float(row[5]) > 0
     _, *leaders = page.table("leaderboard")
     (pcgrad,) = [row for row in leaders if row[0] == "pcgrad"]
     assert re.search(r"\(p [<\d. ]+, Holm [<\d. ]+\)", pcgrad[2])

@@ -50,3 +50,17 @@ def test_a_few_shot_run_gives_accuracy_over_training_and_a_failure_is_named(tmp_
     assert [point.step for point in record.curve] == [0, 1, 2]
     wrong = plan(entry, replace={"ways": 1})
     assert "`ways` is 1" in run_entry(entry, wrong, folders)["main, all, epochs, seed 0"]
+
+
+def test_the_landscape_from_one_start(tmp_path):
+    few = {"seeds": 2, "steps": 5, "outer_steps": 2, "inner_steps": 3, "rates": [0.1]}
+    run = find_experiment("landscape")
+    every, *each = (
+        run({**few, **starts}, 0, data=None, folder=tmp_path).test["MTL"]["loss"]
+        for starts in ({}, *({"starts": [start]} for start in ([20, 5], [5, 20], [15, 15])))
+    )
+    assert each[0] == pytest.approx(each[1])  # mirror images
+    assert each[0] != pytest.approx(each[2])
+    assert every == pytest.approx(sum(each) / 3)
+    with pytest.raises(ValueError, match=r"`starts` holds \(1.0, 1.0\): use some of \(20.0, 5.0\)"):
+        run({"starts": [[1, 1]]}, 0, data=None, folder=tmp_path)

@@ -79,3 +79,11 @@ def test_of_a_training_run_curves_probes_and_counts_are_kept_and_no_text(planned
 def test_thinned_keeps_the_last():
     assert thinned(list(range(1000)), 4) == [249, 499, 749, 999]
     assert thinned([1, 2], 4) == [1, 2]
+
+
+def test_a_record_keeps_what_no_skill_scores_on_its_split(tmp_path):
+    known = {"a": {"chance": 50.0, "majority": 61.0}}
+    made = from_training(made_results({"a": 70.0, "b": 60.0}, references=known), tmp_path)
+    assert made["chance"] == known
+    made = from_training(made_results({"a": 70.0}, test={"a": 71.0}, references=known), tmp_path)
+    assert made["chance"] == {}  # those are of dev

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from gradaccord.runs.files import read_tensors, write_atomic, write_json, write_tensors
+from gradaccord.runs.files import folder_name, read_tensors, write_atomic, write_json, write_tensors
 
 
 def test_json_is_written_whole(tmp_path):
@@ -32,3 +32,20 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path):
     with pytest.raises(OSError, match="No space"):
         write_atomic(tmp_path / "a", fail)
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a", "old")]
+
+
+@pytest.mark.parametrize("name", ["film", "xnli.de", "dotprod_weight=0.2+smart@1.1", "my task", "тест"])
+def test_a_safe_name_stays_as_it_is(name):
+    assert folder_name(name) == name
+
+
+def test_any_name_becomes_one_folder_of_its_own(tmp_path):
+    names = [
+        "", ".", "..", "../../x", "/etc/passwd", "a/b", "a_b", "a\\b", "C:x", "CON", "nul.txt", ".lock",
+        "results.json", "end.", " end", "end ", "line\nbreak", "zero\0", "x" * 300, "\udcff", "~",
+    ]  # fmt: skip
+    folders = [tmp_path / folder_name(name) for name in names]
+    for folder in folders:
+        folder.mkdir()
+        assert folder.resolve().parent == tmp_path.resolve()
+    assert len({folder.name.lower() for folder in folders}) == len(names)

@@ -5,14 +5,14 @@ import signal
 
 import pytest
 
-from gradaccord.runs.interrupts import PARENT, Interrupts
+from gradaccord.runs.interrupts import PARENT, SIGNALS, Interrupts
 
 
 class OneProcess:
     num_processes = 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_is_noted_and_the_handler_is_put_back(number):
     before = signal.getsignal(number)
     with Interrupts() as interrupts:

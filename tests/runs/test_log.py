@@ -30,3 +30,17 @@ def test_a_log_is_cut_back_to_its_size_at_a_checkpoint(tmp_path):
     assert log.size() == size
     log.close()
     assert read_log(path) == [{"iteration": 1, "text": "ä"}]
+
+
+def test_a_broken_line_is_skipped_with_a_note_and_the_later_ones_stay(tmp_path):
+    """A disk that failed left zeros, half a record, a byte that is no UTF-8 and a bare number."""
+    path = tmp_path / "log.jsonl"
+    broken = [b"\0\0\0", b'{"event": "st', b'{"a": "\xff"}', b"3"]
+    lines = [b'{"step": 1}', *broken, b'{"step": 2}', b'{"step": 3']  # the last: cut off by a kill
+    path.write_bytes(b"\n".join(lines))
+    said = []
+    assert [record["step"] for record in read_log(path, said.append)] == [1, 2]
+    assert said == [f"{path}, line 2 and 3 more: what cannot be read is left out."]
+    cut_to_step(path, 2, said.append)
+    assert len(said) == 2
+    assert path.read_text() == '{"step": 1}\n{"step": 2}\n'

@@ -79,3 +79,23 @@ def test_a_file_that_cannot_be_used_is_one_sentence(tmp_path, content, said):
     with pytest.raises(ValueError, match=said) as raised:
         Results.read(tmp_path)
     assert "\n" not in str(raised.value)
+
+
+def test_averages_of_tasks_never_trained_on_are_apart():
+    own = {"dev": {**OF_0_1["dev"], "far": {"accuracy": 40.0}, "near": {"accuracy": 60.0}}}
+    metrics = {**OF_0_1["metrics"], "far": "accuracy", "near": "accuracy"}
+    results = Results.model_validate({**OF_0_1, **own, "metrics": metrics})
+    assert (results.average("dev"), results.unseen_average("dev")) == (80.0, 50.0)
+    assert math.isnan(Results.model_validate(OF_0_1).unseen_average("dev"))
+
+
+def test_a_reference_is_of_the_split_that_is_asked_for():
+    test, dev = (
+        {"split": s, "chance": 50.0, "majority": m} for s, m in (("test", 55.0), ("dev", 60.0))
+    )
+    known = {"references": {"film": test}, "dev_references": {"film": dev}}
+    results = Results.model_validate({**OF_0_1, **known})
+    assert results.reference("film", "test").majority == 55.0
+    assert results.reference("film", "dev").majority == 60.0
+    assert results.reference("long", "dev") is None
+    assert Results.model_validate(OF_0_1).reference("film", "dev") is None

@@ -12,9 +12,20 @@ CONFIG = check_config({"tasks": {"a": "sst"}})
 
 
 def made_results(
-    dev, *, test=None, trained=None, seed=0, train_loss=0.5, masked_lm=None, metric="accuracy"
+    dev,
+    *,
+    test=None,
+    trained=None,
+    seed=0,
+    train_loss=0.5,
+    masked_lm=None,
+    metric="accuracy",
+    references=None,
 ):
-    """dev, test: task -> main metric. masked_lm: text -> loss at the one evaluation."""
+    """dev, test: task -> main metric. masked_lm: text -> loss at the one evaluation.
+
+    references: task -> what `Reference` holds, on dev.
+    """
     scores = {task: {metric: value} for task, value in dev.items()}
     names = list(trained or dev)
     return Results.model_validate(
@@ -39,6 +50,7 @@ def made_results(
             "errors": {},
             "notes": {},
             "overlaps": [],
+            "references": {task: {"split": "dev", **own} for task, own in (references or {}).items()},
             "cost": {
                 "seconds": 2.0, "cpu_seconds": 2.0, "steps": 5, "gradients": 10.0, "memory_mb": 100.0,
             },

@@ -145,6 +145,18 @@ class TestAugmentation:
         assert torch.equal(model("x", batch), model("x", batch))
 
 
+def test_images_are_resized_to_one_size_for_networks_that_tasks_share():
+    task = ImageClassification(("a", "b", "c", "d"), size=8)
+    encoded = task.encode(made(4, size=20), load_trunk("conv4")[1])
+    images = encoded.batch(range(4))["image"]
+    assert images.shape == (4, 3, 8, 8)
+    assert images.dtype == torch.uint8
+    corners = images.float().view(4, 3, 2, 4, 2, 4).mean((1, 3, 5)).flatten(1)
+    assert corners.argmax(1).tolist() == [0, 1, 2, 3]  # the bright one is where it was
+    with pytest.raises(ValueError, match="`size` is 0: it must be at least 1"):
+        ImageClassification(("a",), size=0)
+
+
 def test_scores():
     images = made(8)
     gold = [TASK.gold(picture) for picture in images]

@@ -2,6 +2,7 @@
 
 import os
 import resource
+import shutil
 import subprocess
 
 import pytest
@@ -148,3 +149,82 @@ def mount(*arguments):
         return subprocess.run(["mount", *arguments], capture_output=True, check=False).returncode
     except OSError:
         return 1
+
+
+# The best weights of an unfinished run
+
+
+def broken_at_9(configured, run, interrupted, tmp_path, harm):
+    """A whole run, and one interrupted at step 9 whose best weights came to harm and that went on."""
+    config = configured(train={"steps": 12, "save_every": 4, "evaluate_every": 3, "keep": 2})
+    whole = run(config, "whole")
+    interrupted(config, "broken", after=9)
+    harm(tmp_path / "broken")
+    told = []
+    return whole, run(config, "broken", resume=True, say=told.append), told
+
+
+def no_best_to_come(monkeypatch):
+    """The first evaluation is the best one: what comes after it never replaces it."""
+    from gradaccord.train.evaluation import Evaluator
+
+    scores = iter(range(100, 0, -1))
+    monkeypatch.setattr(Evaluator, "_average", lambda evaluator, found: float(next(scores)))
+
+
+@pytest.mark.parametrize("damage", ["removed", "cut", "one file", "sums"])
+def test_lost_best_weights_are_told_and_the_run_goes_on(
+    configured, run, interrupted, tmp_path, monkeypatch, damage
+):
+    no_best_to_come(monkeypatch)
+
+    def harm(folder):
+        for kept in (folder / "best").glob("step-*"):
+            if damage == "removed":
+                shutil.rmtree(kept)
+            elif damage == "cut":
+                (kept / "state-0.pt").write_bytes((kept / "state-0.pt").read_bytes()[:100])
+            elif damage == "one file":
+                (kept / "state-0.pt").unlink()
+            else:
+                (kept / "sums.json").write_text("{}")
+
+    whole, again, told = broken_at_9(configured, run, interrupted, tmp_path, harm)
+    assert whole.best_step == 3
+    assert sum("is skipped: its best weights, of step 3, cannot be read" in one for one in told) == 2
+    assert "The best weights, of step 3, are lost: from step 9 on the best are chosen anew." in told
+    assert again.best_step == 12
+    assert [record.step for record in again.evaluations] == [3, 6, 9, 12]
+
+
+def test_best_weights_lost_after_the_last_evaluation_leave_the_last_ones(
+    configured, run, tmp_path, monkeypatch
+):
+    no_best_to_come(monkeypatch)
+    config = configured(train={"steps": 6, "save_every": 3, "evaluate_every": 3})
+    assert run(config).best_step == 3
+    (tmp_path / "run" / "results.json").unlink()
+    shutil.rmtree(tmp_path / "run" / "best")
+    told = []
+    assert run(config, resume=True, say=told.append).best_step == 6
+    assert "The best weights, of step 3, are lost: from step 6 on the best are chosen anew." in told
+
+
+def test_a_damaged_checkpoint_falls_back_to_one_whose_best_weights_are_kept(
+    configured, run, interrupted, tmp_path, monkeypatch
+):
+    """The best of step 9 leaves that of step 6, to which the checkpoint of step 8 refers."""
+    from gradaccord.train.evaluation import Evaluator
+
+    scores = iter([1, 2, 3, 2, 1, 2, 3, 3, 2])  # of the whole run; of the broken one; of steps 9 and 12
+    monkeypatch.setattr(Evaluator, "_average", lambda evaluator, found: float(next(scores)))
+
+    def harm(folder):
+        (folder / "checkpoints" / "step-00000009" / "state-0.pt").write_bytes(b"")
+
+    whole, again, told = broken_at_9(configured, run, interrupted, tmp_path, harm)
+    assert whole.best_step == again.best_step == 9
+    assert "Continued at step 8." in told
+    assert not any("lost" in sentence or "best weights" in sentence for sentence in told)
+    assert again.dev == whole.dev
+    assert [path.name for path in (tmp_path / "broken" / "best").iterdir()] == ["step-00000009"]

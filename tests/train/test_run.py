@@ -1,8 +1,13 @@
 """Runs from configuration to results: every method, resumed bit-equal, judged, saved, read again."""
 
 import csv
+import fcntl
 import json
+import os
+import signal
 import subprocess
+import termios
+from contextlib import suppress
 
 import pytest
 import torch
@@ -10,8 +15,10 @@ from train_toy import same, until, weights
 from transformers import AutoModel
 
 from gradaccord.methods.registry import METHODS
+from gradaccord.runs.checkpoints import Checkpoints
 from gradaccord.runs.files import RunFolderError
 from gradaccord.runs.log import read_log
+from gradaccord.runs.results import Results
 from gradaccord.tasks.saved_models import load
 from gradaccord.train.loop import TrainingLoop
 
@@ -46,6 +53,18 @@ def test_every_method_trains_and_resumes_bit_equal(name, configured, run, interr
         for folder in ("whole", "broken")
     ]
     assert losses[0] == losses[1]
+
+
+def test_windows_of_three_batches_train_and_resume_while_one_waits(
+    configured, run, interrupted, tmp_path
+):
+    config = configured(method={"name": "dotprod", "mode": "difference", "every": 3})
+    run(config, "whole")
+    steps = [r for r in read_log(tmp_path / "whole" / "log.jsonl") if r["event"] == "step"]
+    assert ["dot" in step for step in steps] == [False, False, True] * 4  # the pair is the last two
+    interrupted(config, "broken", after=8)
+    run(config, "broken", resume=True)
+    assert same(weights(tmp_path / "whole"), weights(tmp_path / "broken"))
 
 
 def test_torchjd_weights_belong_to_the_tasks_as_configured(configured, run, monkeypatch):
@@ -96,6 +115,10 @@ def test_a_run_learns_and_writes_down_everything(configured, run, tmp_path):
     assert results.errors["film"].confusion.labels == ("no", "yes")
     assert sum(results.errors["long"].histogram.counts) == 16
     assert len(results.evaluations) == 4
+    film = results.reference("film", "dev")
+    assert (film.chance, film.majority, film.mark) == (50.0, 50.0, "")
+    assert results.references["long"].majority == 0.0
+    assert Results.read(folder).references == results.references
 
 
 def test_the_log_and_the_notes_of_a_run_hold_what_the_docs_say(configured, run, tmp_path, monkeypatch):
@@ -191,3 +214,81 @@ def test_killed_and_resumed_through_the_command_line(written, tmp_path, command)
     assert "Continued at step" in out
     command("train", file, "--out", tmp_path / "whole").done()
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "killed"))
+
+
+@pytest.mark.parametrize("name", ["sum", "reptile"])  # the second one's state has names of weights, too
+def test_a_checkpoint_of_0_1_goes_on_bit_equal(name, configured, run, interrupted, tmp_path):
+    """There the keys of heads had no prefix."""
+
+    def as_before(state):
+        if isinstance(state, dict):
+            return {as_before(key): as_before(value) for key, value in state.items()}
+        if isinstance(state, list):
+            return [as_before(value) for value in state]
+        return state.replace("heads.head_", "heads.") if isinstance(state, str) else state
+
+    config = configured(method={"name": name, **OPTIONS.get(name, {})})
+    run(config, "whole")
+    interrupted(config, "old", after=7)
+    for folder in ("checkpoints", "best"):
+        kept = Checkpoints(tmp_path / "old" / folder)
+        path, state = kept.newest()
+        before = as_before(state)
+        assert {"heads.film", "heads.bank"} <= {".".join(key.split(".")[:2]) for key in before["model"]}
+        kept.save(int(path.name.removeprefix("step-")), before)
+    run(config, "old", resume=True)
+    assert same(weights(tmp_path / "whole"), weights(tmp_path / "old"))
+
+
+def test_the_log_is_on_the_disk_before_the_checkpoint_that_goes_on_from_it(configured, run, tmp_path):
+    """Killed at any moment, the log has every step up to the last checkpoint."""
+    seen = {}
+
+    def look(progress):  # as another process would, after every step
+        kept = sorted(tmp_path.glob("run/checkpoints/step-*[0-9]"))
+        if kept:
+            log = read_log(tmp_path / "run" / "log.jsonl")
+            steps = [record["step"] for record in log if record["event"] == "step"]
+            seen[int(kept[-1].name[5:])] = max(steps, default=0)
+
+    run(configured(train={"save_every": 2, "evaluate_every": 12}), show=look)
+    assert set(seen) == {2, 4, 6, 8, 10}
+    assert all(last >= step for step, last in seen.items()), seen
+
+
+def test_a_limit_of_inf_survives_a_resume(configured, run, interrupted):
+    config = configured(train={"steps": 4, "clip": float("inf")})
+    interrupted(config, "broken", after=2)
+    assert run(config, "broken", resume=True).cost.steps == 4
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="there is no SIGHUP here")
+def test_a_closed_terminal_saves_like_sigterm(written, tmp_path, command):
+    """The run is alone in its session, on a terminal of its own that is closed."""
+    file = written(train={"steps": 2000, "save_every": 2000, "evaluate_every": 2000})
+    ours, its = os.openpty()
+
+    def own_terminal():
+        fcntl.ioctl(its, termios.TIOCSCTTY, 0)
+        os.dup2(its, 1)
+        os.dup2(its, 2)
+
+    out = tmp_path / "run"
+    process = command(
+        "train", file, "--out", out, start_new_session=True, before=own_terminal, pass_fds=[its]
+    )
+    os.close(its)
+    os.set_blocking(ours, False)
+
+    def running():
+        with suppress(BlockingIOError):
+            os.read(ours, 1 << 16)  # what it shows
+        log = out / "log.jsonl"
+        return (log.exists() and log.stat().st_size > 0) or process.poll() is not None
+
+    until(running)
+    os.close(ours)
+    process.wait(timeout=60)
+    (saved,) = (out / "checkpoints").glob("step-*")
+    assert int(saved.name[5:]) > 0
+    assert process.returncode == 130

@@ -407,6 +407,10 @@ def record(
         bool, typer.Option("--both", help="Test transductive predictions and the others.")
     ] = False,
     tasks: Annotated[int, typer.Option(min=1, help="Fixed test tasks.")] = 600,
+    commit: Annotated[
+        str | None,
+        typer.Option(metavar="HASH", help="Commit that the run started from, if it recorded none."),
+    ] = None,
 ) -> None:
     """Test a run's best checkpoint and keep settings, commit, curve and results in a small file.
 
@@ -420,7 +424,9 @@ def record(
         for place in seed_folders(folder):
             splits = _load(FewShotSettings.read(place / "settings.json"), data_dir)
             modes = [False, True] if both else []
-            found = record_run(place, splits, shots=shots or [], modes=modes, tasks=tasks)
+            found = record_run(
+                place, splits, shots=shots or [], modes=modes, tasks=tasks, commit=commit
+            )
             print(f"Written: {found.write(out)}")
 
 

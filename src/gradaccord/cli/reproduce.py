@@ -17,6 +17,9 @@ def reproduce(
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="An entry; without one, all are listed.")
     ] = None,
+    list_: Annotated[
+        bool, typer.Option("--list", help="List every entry: claim, status, command.")
+    ] = False,
     small: Annotated[
         bool, typer.Option("--small", help="The setting for two cores instead of the published one.")
     ] = False,
@@ -32,8 +35,15 @@ def reproduce(
     variant: Annotated[
         str | None, typer.Option(metavar="NAME,...", help="Only these variants.")
     ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show settings, and time a few steps of each arm.")
+    ] = False,
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep models and checkpoints of finished runs.")
+    ] = False,
+    write_docs: Annotated[
+        bool,
+        typer.Option("--write-docs", help="Write docs/results.md, docs/claims.md and their figures."),
     ] = False,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the runs.")] = Path(
         "runs/reproduce"
@@ -54,25 +64,43 @@ def reproduce(
     console = Console()
     with user_mistakes(ValueError, OSError, ModuleNotFoundError):
         from gradaccord.cli.compare_screen import Screen
-        from gradaccord.reproduce.entry import Size, all_entries, find_entry
+        from gradaccord.cli.reproduce_screen import listing, published
+        from gradaccord.reproduce.differences import current_records
+        from gradaccord.reproduce.dry_run import dry_run as rehearse
+        from gradaccord.reproduce.entry import DATA, Size, all_entries, find_entry
+        from gradaccord.reproduce.page import write_docs as write_pages
         from gradaccord.reproduce.plan import missing, missing_files, plan
         from gradaccord.reproduce.run import Folders, run_entry
+        from gradaccord.reproduce.table import tables
 
         entries = all_entries()
-        if name is None:
-            for entry in entries.values():
-                console.print(f"{entry.name}: {entry.title}", highlight=False, soft_wrap=True)
+        screen = Screen(console)
+        if write_docs:
+            for path in write_pages(entries, results, Path("docs")):
+                screen.say(f"Written: {path}")
+            return
+        if name is None or list_:
+            for line in listing(entries.values(), results):
+                screen.say(line)
             return
         entry = find_entry(name, entries)
+        if entry.kind == DATA:
+            for line in published(entry):
+                screen.say(line)
+            return
         size: Size = "small" if small else "full"
         setting = entry.setting(size)
-        absent = missing_files(setting.needs, setting.publisher, data)
-        if absent is not None:
-            raise ValueError(absent)
         planned = plan(
             entry, size, seeds=seeds, budget=budget, only=_names(only), variants=_names(variant)
         )
-        screen = Screen(console)
+        if dry_run:
+            for paragraph in rehearse(entry, size, planned, data):
+                for line in (*paragraph, ""):
+                    screen.say(line)
+            return
+        absent = missing_files(setting.needs, setting.publisher, data)
+        if absent is not None:
+            raise ValueError(absent)
         left = missing(planned, results)
         screen.say(f"{entry.name}: {len(planned)} runs, {len(left)} to do, {jobs} at a time.")
         began = time.monotonic()
@@ -93,6 +121,9 @@ def reproduce(
     for label, reason in failures.items():
         screen.say(f"Failed: {label}: {reason}")
     screen.say(f"Took {time.monotonic() - began:.0f} s. Records: {results / entry.name}")
+    for table in tables(entry, current_records(entry, results, size), size):
+        for line in ("", *table.text()):
+            screen.say(line)
     if failures:
         raise typer.Exit(1)
 

@@ -47,6 +47,7 @@ def train(
     with user_mistakes(ValueError, OSError, ModuleNotFoundError):
         config = read_config(file, overrides or [])
         from gradaccord.runs.checkpoints import CheckpointError
+        from gradaccord.runs.ranks import ProcessLostError
         from gradaccord.train.not_finite import TrainingError
         from gradaccord.train.run import Interrupted, train_run
 
@@ -70,7 +71,7 @@ def train(
                 "Interrupted before the first step or after the last one; continue with --resume."
             )
             raise typer.Exit(INTERRUPTED) from None
-        except (TrainingError, CheckpointError) as error:
+        except (TrainingError, CheckpointError, ProcessLostError) as error:
             print(f"gradaccord: {error}", file=sys.stderr)
             raise typer.Exit(1) from None
     if results:

@@ -57,5 +57,10 @@ def results_table(results: Results) -> Table:
         for task, scores in results.scores(split).items():
             main = results.metrics[task]
             rest = [f"{k} {v:.2f}" for k, v in scores.items() if k != main]
-            table.add_row(task, split, ", ".join([f"{main} {scores[main]:.2f}", *rest]))
+            known = results.reference(task, split)
+            beside = "" if known is None else f" ({known.text})"
+            table.add_row(task, split, ", ".join([f"{main} {scores[main]:.2f}{beside}", *rest]))
+        unseen = results.unseen_average(split)
+        if math.isfinite(unseen):
+            table.add_row("zero-shot average", split, f"{unseen:.2f}", style="dim")
     return table

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from gradaccord.compare.budget import EqualBudget
 from gradaccord.compare.statistics import Difference, Mean, Number
 from gradaccord.runs.versioned import Versioned
 
 AVERAGE = "average"  # over the trained tasks, beside the tasks themselves
+UNSEEN = "zero-shot average"  # over those that were never trained on, if there are any
 
 
 class Costs(BaseModel):
@@ -32,7 +33,7 @@ class Standing(BaseModel):
     method: str  # as `Spec.parse` reads it
     is_control: bool
     seeds: tuple[int, ...]  # those that finished
-    scores: dict[str, Mean]  # task -> main metric in percent, and `AVERAGE`
+    scores: dict[str, Mean]  # task -> main metric in percent, and `AVERAGE` and `UNSEEN`
     vs_baseline: Difference  # of the average, as is `vs_control`
     control: str | None  # the strongest of its controls
     vs_control: Difference | None
@@ -42,6 +43,7 @@ class Standing(BaseModel):
     collapsed: tuple[int, ...]  # seeds that learned less than half of what the baseline did
     costs: Costs
     missing: dict[int, str]  # seed -> why the run has no results
+    marks: dict[str, dict[int, str]] = {}  # task -> seed -> `Reference.mark`, where there is one
 
     @property
     def label(self) -> str:
@@ -52,6 +54,20 @@ class Standing(BaseModel):
     def average(self) -> Mean:
         """Over the trained tasks."""
         return self.scores[AVERAGE]
+
+    def mark(self, task: str) -> str:
+        """Why its score on a task is no skill, with the seeds; empty where it is."""
+        by_mark: dict[str, list[int]] = {}
+        for seed, mark in self.marks.get(task, {}).items():
+            by_mark.setdefault(mark, []).append(seed)
+        return ", ".join(
+            f"{mark} (seed {', '.join(map(str, seeds))})" for mark, seeds in by_mark.items()
+        )
+
+    def marked(self, task: str) -> str:
+        """Its score on a task, with a star where `mark` says why."""
+        shown = str(self.scores.get(task, "–"))
+        return f"{shown} *" if self.marks.get(task) else shown
 
     @property
     def beats_both(self) -> bool:
@@ -72,6 +88,13 @@ class Comparison(Versioned):
     findings: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     methods: tuple[Standing, ...]
+    # Task or average -> chance and majority; empty in files of 0.1.
+    references: dict[str, dict[str, float]] = Field(default_factory=dict)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The tasks, and the average of those never trained on, if there are any."""
+        return (*self.tasks, *([UNSEEN] if UNSEEN in self.baseline.scores else []))
 
     @property
     def baseline(self) -> Standing:

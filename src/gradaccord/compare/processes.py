@@ -18,7 +18,7 @@ from types import FrameType
 
 from gradaccord.compare.specs import Spec
 from gradaccord.runs.files import CONFIG, LOG, RunFolderError
-from gradaccord.runs.interrupts import PARENT
+from gradaccord.runs.interrupts import PARENT, SIGNALS, silence, terminals
 from gradaccord.runs.results import Results
 from gradaccord.train.config import Config
 from gradaccord.train.config_file import read_config, write_config
@@ -78,7 +78,7 @@ def run_all(
 ) -> None:
     """Do what is not done yet, `jobs` processes at a time. A run that dies leaves the others going.
 
-    On Ctrl-C and SIGTERM every process is asked to save itself, and waited for.
+    On Ctrl-C, SIGTERM and SIGHUP every process is asked to save itself, and waited for.
     """
     for run in runs:
         _reuse(run)
@@ -86,7 +86,7 @@ def run_all(
     active: list[Run] = []
     began = time.monotonic()
     share_before = sum(run.share for run in runs)
-    with _sigterm_as_ctrl_c():
+    with _signals_as_ctrl_c():
         try:
             while waiting or active:
                 while waiting and len(active) < jobs:
@@ -124,20 +124,26 @@ def threads_of_each(jobs: int) -> int:
 
 
 @contextmanager
-def _sigterm_as_ctrl_c() -> Iterator[None]:
-    """SIGTERM, by which schedulers end a process, raises KeyboardInterrupt, too."""
+def _signals_as_ctrl_c() -> Iterator[None]:
+    """SIGTERM of schedulers and SIGHUP of a closed terminal raise KeyboardInterrupt, too."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    shown = terminals()
 
     def stop(number: int, frame: FrameType | None) -> None:
+        silence(shown)
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, stop)
+    handled = [
+        one for one in SIGNALS if one != signal.SIGINT and signal.getsignal(one) != signal.SIG_IGN
+    ]
+    before = {one: signal.signal(one, stop) for one in handled}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for one, handler in before.items():
+            signal.signal(one, handler)
 
 
 def _reuse(run: Run) -> None:

@@ -10,7 +10,10 @@ from typing import Any
 from gradaccord.compare.budget import EqualBudget
 from gradaccord.core.did_you_mean import canonical
 from gradaccord.methods.registry import ADDITIONS, canonical_method, check_method, controls_of
+from gradaccord.runs.files import folder_name
 from gradaccord.train.config import Config, MethodConfig, OptimizerConfig
+from gradaccord.train.config_file import MOST_SHOWN
+from gradaccord.train.yaml_text import YamlError, read_yaml
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ class Spec:
     @property
     def folder(self) -> str:
         """The name as a folder's."""
-        return re.sub(r"[^\w.=+@-]", "_", str(self))
+        return folder_name(re.sub(r"[^\w.=+@-]", "_", str(self)))
 
     def controls(self) -> tuple[Spec, ...]:
         """All that a method must beat to be called better: it differs by the idea alone.
@@ -130,10 +133,11 @@ def _one_term(base: Config, name: str) -> dict[str, Any]:
 
 
 def read_value(text: str) -> Any:
-    """An option's value as YAML reads it, and 1e-5, which YAML takes for text, as a number."""
-    import yaml
-
-    value = yaml.safe_load(text)
+    """An option's value as YAML reads it, and a number in any other spelling of Python's."""
+    try:
+        value, _ = read_yaml(text)
+    except YamlError as error:
+        raise ValueError(f"The value {text[:MOST_SHOWN]!r} {error}.") from error
     if isinstance(value, str):
         try:
             return float(value)

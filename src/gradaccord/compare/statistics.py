@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer
 
+LEVEL = 0.05  # of false alarms, for all tests of a family together
+POWER = 0.8  # the share of tests that find an effect of the size that is called seen
 PAIRS = 3  # below, a t-test has next to no power, and two equal differences look certain
 EQUAL = 1e-9  # of the scores: differences that vary by less are equal, and have no p value
 
@@ -61,10 +64,12 @@ class Difference(Mean):
 
     p: of the paired t-test; NaN if there is none, and `no_p` says why.
     p_holm: the same, corrected for all tests of its family (`corrected`); p where it stands alone.
+    level: what p had to be below, with the other tests of the family as they are.
     """
 
     p: Number
     p_holm: Number = math.nan
+    level: float = LEVEL
     no_p: str = ""
 
     @classmethod
@@ -81,7 +86,7 @@ class Difference(Mean):
     @property
     def clear(self) -> bool:
         """Whether it is unlikely to be chance, by 5 % for all tests of the family together."""
-        return self.p_holm < 0.05
+        return self.p_holm < LEVEL
 
     @property
     def clear_gain(self) -> bool:
@@ -89,12 +94,26 @@ class Difference(Mean):
         return self.clear and self.mean > 0
 
     @property
+    def smallest_effect(self) -> float:
+        """The true difference that such a test finds in `POWER` of all cases, at its `level`.
+
+        In the unit of the scores, if differences vary between seeds as much as these do; NaN without
+        a test. It says how much a test that found nothing can rule out.
+        """
+        if self.no_p or not math.isfinite(self.error):
+            return math.nan
+        return smallest_shift(self.count, self.level) * self.error
+
+    @property
     def p_text(self) -> str:
-        """The p value with the corrected one, or why there is none."""
+        """The p value with the corrected one, or why there is none; what an unclear test could see."""
         if self.no_p:
             return f"no p: {self.no_p}"
         known = (("p", self.p), ("Holm", self.p_holm))
-        return ", ".join(f"{name} {short_p(p)}" for name, p in known if not math.isnan(p))
+        parts = [f"{name} {short_p(p)}" for name, p in known if not math.isnan(p)]
+        if self.p_holm >= LEVEL:
+            parts.append(f"could see {self.smallest_effect:.2f}")
+        return ", ".join(parts)
 
     def __str__(self) -> str:
         if not self.count:
@@ -103,11 +122,12 @@ class Difference(Mean):
 
 
 def corrected(family: Mapping[Key, Difference]) -> dict[Key, Difference]:
-    """The same differences, their p values corrected for one another."""
-    values = holm([difference.p for difference in family.values()])
+    """The same differences, their p values corrected for one another, each with its level."""
+    ps = [difference.p for difference in family.values()]
+    found = zip(family.items(), holm(ps), holm_levels(ps), strict=True)
     return {
-        key: difference.model_copy(update={"p_holm": value})
-        for (key, difference), value in zip(family.items(), values, strict=True)
+        key: difference.model_copy(update={"p_holm": value, "level": level})
+        for (key, difference), value, level in found
     }
 
 
@@ -123,6 +143,33 @@ def holm(ps: Sequence[float]) -> list[float]:
         most = max(most, min(ps[i] * (len(order) - place), 1.0))
         found[i] = most
     return found
+
+
+def holm_levels(ps: Sequence[float]) -> list[float]:
+    """What each p value had to be below to be called real by Holm, the others as they are.
+
+    The k-th smallest of m: `LEVEL` / (m - k + 1). He stops at the first that is not real: those after
+    it had to be as small as that one.
+    """
+    order = sorted((i for i, p in enumerate(ps) if not math.isnan(p)), key=lambda i: ps[i])
+    real = sum(p < LEVEL for p in holm(ps))
+    found = [LEVEL] * len(ps)
+    for place, i in enumerate(order):
+        found[i] = LEVEL / (len(order) - min(place, real))
+    return found
+
+
+@cache
+def smallest_shift(count: int, level: float) -> float:
+    """The shift, in standard errors, that a two-sided t-test of `count` numbers finds with `POWER`.
+
+    Its statistic follows Student's t with this noncentrality; that the test calls the wrong sign is too
+    rare to count.
+    """
+    from scipy.special import nctdtrinc
+    from scipy.stats import t
+
+    return float(nctdtrinc(count - 1, 1 - POWER, t.isf(level / 2, count - 1)))
 
 
 def short_p(p: float) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from gradaccord.compare.budget import EqualBudget
-from gradaccord.compare.comparison import AVERAGE, Comparison, Costs, Standing
+from gradaccord.compare.comparison import AVERAGE, UNSEEN, Comparison, Costs, Standing
 from gradaccord.compare.processes import WANTED, Run
 from gradaccord.compare.specs import Spec
 from gradaccord.compare.statistics import PAIRS, Difference, Mean, corrected
@@ -43,7 +43,10 @@ def summarise(runs: Sequence[Run]) -> Comparison:
         budget=EqualBudget.of(runs[0].config.train),
         tasks=tuple(first.scores(split)),
         metrics=first.metrics,
-        methods=tuple(_standing(spec, by_spec[spec], results, scores, baseline) for spec in by_spec),
+        methods=tuple(
+            _standing(spec, by_spec[spec], results, scores, baseline, split) for spec in by_spec
+        ),
+        references=_references(first, split),
     )
     comparison = _with_corrected_p(comparison)
     told = {"remarks": remarks(comparison), "findings": findings(comparison)}
@@ -51,12 +54,14 @@ def summarise(runs: Sequence[Run]) -> Comparison:
 
 
 def scores_by_seed(results: Mapping[int, Results], split: str) -> dict[str, dict[int, float]]:
-    """Task -> seed -> main metric, and the average over trained tasks. results: by seed."""
+    """Task -> seed -> main metric, and the averages. results: by seed."""
     found: dict[str, dict[int, float]] = {AVERAGE: {}}
     for seed, own in results.items():
         for task, value in own.main_scores(split).items():
             found.setdefault(task, {})[seed] = value
         found[AVERAGE][seed] = own.average(split)
+        if math.isfinite(own.unseen_average(split)):
+            found.setdefault(UNSEEN, {})[seed] = own.unseen_average(split)
     return found
 
 
@@ -90,10 +95,19 @@ def remarks(comparison: Comparison) -> tuple[str, ...]:
         f"Scores are in percent on {comparison.split}, mean ± standard error over seeds; differences "
         "are paired by seed, p of a t-test, beside it p as corrected by Holm for all tests of the "
         f"table ({comparison.tests_with_p}); there is no p for fewer than {PAIRS} pairs of seeds or "
-        "equal differences; costs are relative to the baseline."
+        "equal differences; where nothing is clear, the smallest true difference that the test could "
+        "see: it would find it four times in five; costs are relative to the baseline."
     ]
     if comparison.budget is not None:
         found.append(comparison.budget.sentence)
+    if comparison.references:
+        found.append(
+            "Chance is a guess, majority the same answer always; * marks a method that predicts one "
+            "class or is not above majority by two standard errors at that number of examples."
+        )
+    for own in comparison.methods:
+        for task in own.marks:
+            found.append(f"* {own.method}, {task}: {own.mark(task)}.")
     for own in comparison.methods:
         for seed, reason in own.missing.items():
             found.append(f"Missing: {own.method}, seed {seed}: {reason}.")
@@ -121,7 +135,20 @@ def findings(comparison: Comparison) -> tuple[str, ...]:
     )
     if better:
         found = f"Clearly better than {baseline.method} and than its control: {_named(better)}."
-    return (found, *([f"Clearly worse than {baseline.method}: {_named(worse)}."] if worse else ()))
+    more = [f"Clearly worse than {baseline.method}: {_named(worse)}."] if worse else []
+    return (found, *more, _reach(comparison))
+
+
+def _reach(comparison: Comparison) -> str:
+    """How small a difference the tests could have found."""
+    effects = [own.smallest_effect for own in comparison.tests.values()]
+    known = sorted(effect for effect in effects if math.isfinite(effect))
+    low, high = f"{known[0]:.1f}", f"{known[-1]:.1f}"
+    shown = low if low == high else f"{low} to {high}"
+    return (
+        f"With {len(comparison.baseline.seeds)} seeds a test notices a true difference of {shown} "
+        "points four times in five; smaller ones may go unnoticed."
+    )
 
 
 def _named(standings: Sequence[Standing]) -> str:
@@ -136,6 +163,7 @@ def _standing(
     results: Mapping[Spec, Mapping[int, Results]],
     scores: Mapping[Spec, Scores],
     baseline: Spec,
+    split: str,
 ) -> Standing:
     own, theirs = results[spec], results[baseline]
     average = scores[spec][AVERAGE]
@@ -155,7 +183,36 @@ def _standing(
         collapsed=tuple(sorted(s for s, value in average.items() if value < COLLAPSE * usual)),
         costs=Costs(**{cost: _relative(own, theirs, cost) for cost in Costs.model_fields}),
         missing={run.seed: run.failure or "not run" for run in runs if run.results is None},
+        marks=_marks(own, split),
     )
+
+
+def _marks(results: Mapping[int, Results], split: str) -> dict[str, dict[int, str]]:
+    found: dict[str, dict[int, str]] = {}
+    for seed, own in sorted(results.items()):
+        for task in own.scores(split):
+            known = own.reference(task, split)
+            if known is not None and known.mark:
+                found.setdefault(task, {})[seed] = known.mark
+    return found
+
+
+def _references(results: Results, split: str) -> dict[str, dict[str, float]]:
+    """What no skill scores on each task and, where all of its tasks are known, on average."""
+    known = {task: results.reference(task, split) for task in results.scores(split)}
+    found = {
+        task: {"chance": own.chance, "majority": own.majority}
+        for task, own in known.items()
+        if own is not None
+    }
+    unseen = [task for task in known if task not in results.trained]
+    for name, tasks in ((AVERAGE, results.trained), (UNSEEN, unseen)):
+        if tasks and all(task in found for task in tasks):
+            found[name] = {
+                what: statistics.fmean(found[task][what] for task in tasks)
+                for what in ("chance", "majority")
+            }
+    return found
 
 
 def _strongest(controls: Sequence[Spec], scores: Mapping[Spec, Scores]) -> Spec | None:

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 
 from gradaccord.compare.comparison import AVERAGE, Comparison, Standing
 from gradaccord.compare.statistics import Difference, Mean
+from gradaccord.runs import escape
 
-P_COLUMNS = ("p", "Holm p", "why no p")
+P_COLUMNS = ("p", "Holm p", "why no p", "smallest effect")
 
 
 def write_tables(comparison: Comparison, folder: Path) -> list[Path]:
@@ -20,15 +22,15 @@ def write_tables(comparison: Comparison, folder: Path) -> list[Path]:
     text, sheet = folder / "comparison.md", folder / "comparison.csv"
     text.write_text(markdown(comparison), encoding="utf-8")
     with sheet.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows(_csv_lines(comparison))
+        lines = _csv_lines(comparison)
+        csv.writer(file).writerows([escape.csv_cell(cell) for cell in line] for line in lines)
     comparison.write(folder)
     return [text, sheet, folder / comparison.FILE]
 
 
 def terminal(comparison: Comparison, width: int = 80) -> list[Table]:
     """For the screen: tables below one another, as many as keep every number in one piece."""
-    rows = [_cells(own, comparison) for own in comparison.methods]
-    names, *rest = zip(_headings(comparison), *rows, strict=True)
+    names, *rest = zip(_headings(comparison), *_rows(comparison), strict=True)
     first = min(max(map(len, names)), max(width // 3, 12))
     blocks: list[list[tuple[str, ...]]] = []
     room = 0
@@ -45,18 +47,31 @@ def terminal(comparison: Comparison, width: int = 80) -> list[Table]:
 def markdown(comparison: Comparison) -> str:
     """The same as a Markdown table, with the remarks below it."""
     headings = _headings(comparison)
-    lines = [headings, ["---"] * len(headings)]
-    lines += [_cells(own, comparison) for own in comparison.methods]
+    rows = [headings, *_rows(comparison)]
+    lines = [[escape.markdown(cell) for cell in row] for row in rows]
+    lines.insert(1, ["---"] * len(headings))
     text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-    return text + "\n" + "".join(f"\n{sentence}\n" for sentence in comparison.remarks)
+    return text + "\n" + "".join(f"\n{escape.markdown(one)}\n" for one in comparison.remarks)
 
 
 def _headings(comparison: Comparison) -> list[str]:
-    tasks = [f"{task} ({comparison.metrics[task]})" for task in comparison.tasks]
+    metrics = comparison.metrics
+    tasks = [f"{t} ({metrics[t]})" if t in metrics else t for t in comparison.columns]
     return [
         "method", AVERAGE, "vs baseline", "vs control", *tasks, "train loss", "cosine", "distance",
         "time", "processor", "gradients", "memory", "seeds",
     ]  # fmt: skip
+
+
+def _rows(comparison: Comparison) -> list[list[str]]:
+    """A line a method, then chance and majority below the scores."""
+    found = [_cells(own, comparison) for own in comparison.methods]
+    for what in ("chance", "majority") if comparison.references else ():
+        known = {task: f"{own[what]:.2f}" for task, own in comparison.references.items()}
+        scores = [known.get(task, "–") for task in comparison.columns]
+        line = [what, known.get(AVERAGE, "–"), "–", "–", *scores]
+        found.append(line + ["–"] * (len(found[0]) - len(line)))
+    return found
 
 
 def _cells(own: Standing, comparison: Comparison) -> list[str]:
@@ -69,7 +84,7 @@ def _cells(own: Standing, comparison: Comparison) -> list[str]:
         str(own.average),
         "baseline" if own is comparison.baseline else str(own.vs_baseline),
         "–" if own.vs_control is None else f"{own.vs_control} [{own.control}]",
-        *(str(own.scores.get(task, "–")) for task in comparison.tasks),
+        *(own.marked(task) for task in comparison.columns),
         _number(own.train_loss, 3),
         _number(own.cosine, 3),
         _number(own.distance, 2),
@@ -80,27 +95,30 @@ def _cells(own: Standing, comparison: Comparison) -> list[str]:
 
 def _block(names: tuple[str, ...], first: int, columns: list[tuple[str, ...]]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column(names[0], min_width=first, max_width=first, overflow="fold")
+    table.add_column(Text(names[0]), min_width=first, max_width=first, overflow="fold")
     for column in columns:
-        table.add_column(column[0], justify="right", overflow="fold")
+        table.add_column(Text(column[0]), justify="right", overflow="fold")
     for row in zip(names[1:], *(column[1:] for column in columns), strict=True):
-        table.add_row(*row)
+        table.add_row(*map(Text, row))
     return table
 
 
 def _csv_lines(comparison: Comparison) -> list[list[Any]]:
     """One line a method and task; what belongs to the method as a whole stands beside its average."""
     lines: list[list[Any]] = [
-        ["method", "control", "task", "metric", "mean", "standard error", "seeds", "to baseline",
-         *(f"{what} to baseline" for what in P_COLUMNS), "its control", "to control",
-         *(f"{what} to control" for what in P_COLUMNS), "train loss", "cosine", "distance", "time",
-         "processor", "gradients", "memory", "collapsed", "missing", "budget"]
+        ["method", "control", "task", "metric", "mean", "standard error", "seeds", "chance",
+         "majority", "marked", "to baseline", *(f"{what} to baseline" for what in P_COLUMNS),
+         "its control", "to control", *(f"{what} to control" for what in P_COLUMNS), "train loss",
+         "cosine", "distance", "time", "processor", "gradients", "memory", "collapsed", "missing",
+         "budget"]
     ]  # fmt: skip
     for own in comparison.methods:
         kind = "yes" if own.is_control else "no"
         for task, mean in own.scores.items():
             metric = comparison.metrics.get(task, AVERAGE)
             line = [own.method, kind, task, metric, mean.mean, mean.error, mean.count]
+            known = comparison.references.get(task, {})
+            line += [known.get("chance", ""), known.get("majority", ""), own.mark(task)]
             rest = len(lines[0]) - len(line)
             lines.append(line + (_whole_method(own, comparison) if task == AVERAGE else [""] * rest))
     return [["" if isinstance(v, float) and math.isnan(v) else v for v in line] for line in lines]
@@ -110,7 +128,7 @@ def _whole_method(own: Standing, comparison: Comparison) -> list[Any]:
     return [
         *_with_p(own.vs_baseline),
         own.control or "",
-        *([""] * 4 if own.vs_control is None else _with_p(own.vs_control)),
+        *([""] * (1 + len(P_COLUMNS)) if own.vs_control is None else _with_p(own.vs_control)),
         *(mean.mean for mean in (own.train_loss, own.cosine, own.distance)),
         *(cost for _, cost in own.costs),
         len(own.collapsed),
@@ -121,7 +139,13 @@ def _whole_method(own: Standing, comparison: Comparison) -> list[Any]:
 
 def _with_p(difference: Difference) -> list[Any]:
     """The difference and the `P_COLUMNS`."""
-    return [difference.mean, difference.p, difference.p_holm, difference.no_p]
+    return [
+        difference.mean,
+        difference.p,
+        difference.p_holm,
+        difference.no_p,
+        difference.smallest_effect,
+    ]
 
 
 def _number(mean: Mean, digits: int) -> str:

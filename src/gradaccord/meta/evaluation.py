@@ -77,12 +77,11 @@ def evaluate(
     last.
     """
 
-    def outputs(task: Task) -> torch.Tensor:
-        if by_step:
-            return learner.logits_by_step(task, steps, transductive)
-        return learner.logits(task, steps, transductive).unsqueeze(0)
-
-    rows = [_measured(outputs(task), task.query_labels, loss) for batch in tasks for task in batch]
+    rows = [
+        _measured(outputs, task.query_labels, loss)
+        for batch in tasks
+        for task, outputs in _predicted(learner, batch, steps, transductive, by_step)
+    ]
     taken = learner.inner_steps if steps is None else steps
     return _summary(rows, tasks, taken, transductive, 1, loss)
 
@@ -109,9 +108,13 @@ def evaluate_ensemble(
     try:
         for number, checkpoint in enumerate(checkpoints):
             learner.load_state_dict(checkpoint)
-            every = (task for batch in tasks for task in batch)
-            for place, task in enumerate(every):
-                shares = learner.logits(task, steps, transductive).softmax(-1).unsqueeze(0)
+            every = (
+                pair
+                for batch in tasks
+                for pair in _predicted(learner, batch, steps, transductive, by_step=False)
+            )
+            for place, (task, outputs) in enumerate(every):
+                shares = outputs.softmax(-1)
                 if number == 0:
                     total.append(shares)
                     labels.append(task.query_labels)
@@ -155,6 +158,14 @@ def speed_up(plain: Sequence[tuple[int, float]], shared: Sequence[tuple[int, flo
             "The run with sharing was best at epoch 0, before any training: no speed-up is defined."
         )
     return (slow - fast) / fast
+
+
+def _predicted(
+    learner: MetaLearner, batch: TaskBatch, steps: int | None, transductive: bool, by_step: bool
+) -> list[tuple[Task, torch.Tensor]]:
+    """The tasks of a batch, each with its outputs [inner steps, queries, ...]."""
+    listed = list(batch)
+    return list(zip(listed, learner.predictions(listed, steps, transductive, by_step), strict=True))
 
 
 def _measured(logits: torch.Tensor, labels: torch.Tensor, loss: Measure | None) -> torch.Tensor:

@@ -11,6 +11,7 @@ validation), `checkpoints/` (the last two, with all that is needed to resume), `
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Callable
@@ -304,7 +305,7 @@ class Run:
         if self.history:
             progress.validation, progress.best = self.history[-1][1:3], self.best[0][0]
         self.finished = state["finished"] and progress.share >= 1
-        self._processor = state.get("processor_seconds", 0.0) - time.process_time()
+        self._processor = state.get("processor_seconds", math.nan) - time.process_time()
         self._log_size = state["log_bytes"]
 
     def _check_settings(self) -> None:

@@ -208,6 +208,11 @@ def _smart_cost(options: Options) -> float:
     return 1 + noisy + (0.3 if is_on(options["bregman"]) else 0.0)
 
 
+def _window_feed(options: Options) -> Feed:
+    """Pairs; in windows of more than two batches one at a time, as all but the last two are steps."""
+    return "pair" if int(options["every"]) == 2 else "one"
+
+
 def _on_pairs(options: Options) -> bool:
     return bool(options["batches"] == 2)  # SAM's second form
 
@@ -225,10 +230,10 @@ _ENTRIES = (
           "any TorchJD weighting, e.g. torchjd:weighting=CAGrad,c=0.5",
           tasks=tuple, more_options=_weighting_options),
     Entry("paired_sum", "align.paired_sum:PairedSum", "two batches at the same weights, no more",
-          feed="pair", controls=(), copies=1),
+          feed=_window_feed, controls=(), copies=1),
     # The term also lengthens the step, and a longer step alone may be what helps: hence two controls.
     Entry("dotprod", "align.dotprod:DotProd", "adds the gradient of two batches' dot product",
-          feed="pair", cost=_dotprod_cost, copies=2,
+          feed=_window_feed, cost=_dotprod_cost, copies=2,
           controls=(*PAIRED_SUM, Control("paired_sum", rate=1.1))),
     Entry("sam", "align.sam:SAM", "the gradient at the worst point nearby", copies=1,
           feed=lambda options: "pair" if _on_pairs(options) else "one",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -29,14 +29,13 @@ class MultiTaskModel(nn.Module):
                 raise ValueError(
                     f"Task {task!r} wants the head {head!r}: there are {', '.join(heads) or 'none'}."
                 )
-        # A module's name may not hold a dot, a task's may ("xnli.de").
-        self.heads = nn.ModuleDict({_key(name): head for name, head in heads.items()})
+        self.heads = nn.ModuleDict({head_key(name): head for name, head in heads.items()})
 
     def head(self, task: str) -> Any:
         """The head of a task."""
         if task not in self.head_of:
             raise ValueError(f"Task {task!r} is unknown: the model has {', '.join(self.head_of)}.")
-        return self.heads[_key(self.head_of[task])]
+        return self.heads[head_key(self.head_of[task])]
 
     def forward(self, task: str, batch: Batch) -> torch.Tensor | dict[str, torch.Tensor]:
         """What the task's head makes of the batch."""
@@ -44,5 +43,36 @@ class MultiTaskModel(nn.Module):
         return output
 
 
-def _key(name: str) -> str:
-    return name.replace(".", "·")
+def head_key(name: str) -> str:
+    """A head's name as that of a module, which may hold no dot and be no attribute of modules."""
+    return "head_" + name.replace("%", "%25").replace(".", "%2E")
+
+
+def with_head_keys(
+    state: Any, heads: Iterable[str], weights: Iterable[str], prefix: str = "heads."
+) -> Any:
+    """A saved state with the keys that heads have today; up to 0.1 they had no prefix.
+
+    state: dictionaries and lists of any depth. weights: the names of the weights in it. prefix: of
+    heads among them.
+    """
+    keys = {name.replace(".", "·"): head_key(name) for name in heads}
+    present = {_head_in(name, prefix) for name in weights if name.startswith(prefix)}
+    if present <= set(keys.values()):
+        return state
+
+    def renamed(part: Any) -> Any:
+        if isinstance(part, dict):
+            return {renamed(key): renamed(value) for key, value in part.items()}
+        if isinstance(part, list):
+            return [renamed(value) for value in part]
+        if isinstance(part, str) and part.startswith(prefix):
+            old = _head_in(part, prefix)
+            return prefix + keys.get(old, old) + part[len(prefix) + len(old) :]
+        return part
+
+    return renamed(state)
+
+
+def _head_in(name: str, prefix: str) -> str:
+    return name[len(prefix) :].split(".")[0]

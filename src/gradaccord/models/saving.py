@@ -24,7 +24,7 @@ import torch
 from torch import nn
 
 from gradaccord.data.files.bad_files import reading
-from gradaccord.models.multitask import MultiTaskModel
+from gradaccord.models.multitask import MultiTaskModel, with_head_keys
 from gradaccord.models.tokens import Tokens
 from gradaccord.models.trunks.loading import ANEW, load_trunk
 from gradaccord.models.trunks.trunk import Trunk
@@ -123,6 +123,7 @@ def _load_heads(model: MultiTaskModel, path: Path) -> None:
 
     with reading(path, ANEW):
         weights = load_file(str(path))
+    weights = with_head_keys(weights, model.head_of.values(), weights, prefix="")
     expected = model.heads.state_dict()
     for name, value in expected.items():
         found = weights.get(name)

@@ -13,7 +13,7 @@ from gradaccord.compare.comparison import Comparison, Standing
 from gradaccord.compare.specs import Spec
 from gradaccord.compare.summary import runs_in, summarise
 from gradaccord.report.method_names import short_names
-from gradaccord.runs.files import ABOUT, CONFIG, LOG, read_json
+from gradaccord.runs.files import ABOUT, CONFIG, LOG, folder_name, read_json
 from gradaccord.runs.log import read_log
 from gradaccord.runs.results import EvaluationRecord, Results
 
@@ -89,7 +89,8 @@ def read_report_data(folder: Path) -> ReportData:
 def read_run(folder: Path) -> FinishedRun:
     """One finished run."""
     results = Results.read(folder)
-    parts = [folder / name for name in results.trained if (folder / name / LOG).exists()]
+    parts = [folder / folder_name(name) for name in results.trained]
+    parts = [part for part in parts if (part / LOG).exists()]
     if (folder / LOG).exists() or not parts:
         parts = [folder]
     logs = [read_log(part / LOG) if (part / LOG).exists() else [] for part in parts]

@@ -12,6 +12,8 @@ from pydantic import BaseModel, Field
 from gradaccord.report.section import Figure, Section, Table
 from gradaccord.runs.versioned import Versioned
 
+SIGNATURE = b"\x89PNG\r\n\x1a\n"
+
 
 class Picture(BaseModel):
     """A PNG file, named from the folder."""
@@ -25,10 +27,22 @@ class Picture(BaseModel):
 
     def figure(self, folder: Path) -> Figure:
         """With the file inside; its own light background keeps black lines readable in both themes."""
-        content = b64encode((folder / self.file).read_bytes()).decode()
+        content = b64encode(self._content(folder)).decode()
         size, alt = "wide" if self.wide else "narrow", escape(self.alt, quote=True)
         image = f'<img class="{size}" alt="{alt}" src="data:image/png;base64,{content}">'
         return Figure(self.id, self.title, image, self.caption)
+
+    def _content(self, folder: Path) -> bytes:
+        """Of a picture inside the folder alone: the page may be given away."""
+        path = (folder / self.file).resolve()
+        if path.is_relative_to(folder.resolve()) and path.is_file():
+            content = path.read_bytes()
+            if content.startswith(SIGNATURE):
+                return content
+        raise ValueError(
+            f"{folder / Extras.FILE} names the picture {self.file!r}, which is no PNG inside it: "
+            "run the command that wrote it again."
+        )
 
 
 class ExtraSection(BaseModel):

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from gradaccord.meta.figures import validation_figure, write
 from gradaccord.meta.records import RunRecord, read_records
-from gradaccord.runs.files import write_atomic
+from gradaccord.runs.escape import markdown
+from gradaccord.runs.files import folder_name, write_atomic
 
 BEGIN, END = "<!-- results: gradaccord fewshot docs -->", "<!-- end of results -->"
 # Accuracy in percent by method, data, ways, shots and whether it is transductive.
@@ -37,13 +38,12 @@ def results_section(records: Sequence[RunRecord]) -> str:
         for test in record.tests:
             key = (s.label, s.data, s.ways, test.shots, test.transductive)
             published = f"{PUBLISHED[key]:g}" if key in PUBLISHED else ""
-            hours = "not counted" if record.core_hours is None else f"{record.core_hours:.2f}"
             unfinished = "" if record.finished else " (unfinished)"
             lines.append(
-                f"| {s.label} | {s.data} | {s.ways}, {test.shots} "
+                f"| {markdown(s.label)} | {markdown(s.data)} | {s.ways}, {test.shots} "
                 f"| {'yes' if test.transductive else 'no'} | {test.accuracy:.2f} ± {test.interval:.2f} "
                 f"| {published} | {record.seed} "
-                f"| {record.iterations:,}{unfinished} | {hours} |"
+                f"| {record.iterations:,}{unfinished} | {_core_hours(record)} |"
             )
     lines += ["", "± is half of the 95 % interval over test tasks.", ""]
     lines += [f"![Validation accuracy, {name}](figures/{name}.png)" for name in _groups(records)]
@@ -71,13 +71,19 @@ def write_results(page: Path, folder: Path) -> list[Path]:
     return written
 
 
+def _core_hours(record: RunRecord) -> str:
+    if record.core_hours is not None:
+        return f"{record.core_hours:.2f}"
+    return f"not recorded (training took {record.training_hours:.2f} h)"
+
+
 def _groups(records: Sequence[RunRecord]) -> dict[str, list[RunRecord]]:
     """Runs whose validation curves belong into one figure, by its name."""
     found: dict[str, list[RunRecord]] = {}
     for record in records:
         s = record.settings
         mode = "-transductive" if s.transductive else ""
-        name = f"results-{Path(s.data).stem}-{s.ways}way-{s.shots}shot{mode}"
+        name = folder_name(f"results-{Path(s.data).stem}-{s.ways}way-{s.shots}shot{mode}")
         found.setdefault(name, []).append(record)
     return found
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from gradaccord.compare.specs import Spec
 from gradaccord.report import run_figures, run_tables
-from gradaccord.report.answer import answer, forest_plot
+from gradaccord.report.answer import forest_plot
 from gradaccord.report.data import ReportData, read_report_data
 from gradaccord.report.extra_sections import read_extras
 from gradaccord.report.forgetting import forgetting_figures, forgetting_table
@@ -19,6 +19,7 @@ from gradaccord.report.section import Cell, Section, Table, drawn, named
 from gradaccord.report.sweep_page import is_sweep, render_sweep
 from gradaccord.runs.files import ABOUT, read_json, write_atomic
 from gradaccord.runs.results import Results
+from gradaccord.tasks.references import ONE_CLASS
 
 
 def write_report(folder: Path, out: Path | None = None) -> Path:
@@ -60,7 +61,7 @@ def _sections(data: ReportData) -> Iterator[Section]:
             run_tables.differences(data),
         ),
     )
-    yield Section("Missing or collapsed runs", sentences=_trouble(data))
+    yield Section("Runs to be wary of", sentences=_trouble(data))
     for extra in read_extras(data.folder).sections:
         yield extra.section(data.folder)
     yield Section("Learning", figures=run_figures.learning(data), legend=legend)
@@ -103,10 +104,16 @@ def _findings(data: ReportData) -> list[str]:
     if data.comparison is not None:
         collapsed = [own.method for own in data.comparison.methods if own.collapsed]
         missing = sum(len(own.missing) for own in data.comparison.methods)
-        found = answer(data.comparison)
+        found = list(data.comparison.findings)
         if collapsed:
             found.append(
                 f"Did not learn on some seed, so that its cosines mean nothing: {', '.join(collapsed)}."
+            )
+        marked = {task: None for own in data.comparison.methods for task in own.marks}
+        if marked:
+            found.append(
+                "Some methods are no better than the same answer always (* below) on "
+                f"{', '.join(marked)}: differences there may mean nothing."
             )
         if missing:
             found.append(f"{missing} run{'s are' if missing > 1 else ' is'} missing from the means.")
@@ -121,6 +128,11 @@ def _findings(data: ReportData) -> list[str]:
         f"On {data.split}, {_method(results)} reaches {scores}.",
         f"That took {cost.seconds:.0f} s, {cost.steps:,} steps and {cost.gradients:,.0f} "
         f"batch gradients; the best weights are those of step {results.best_step}.",
+        *(
+            f"{task}: the model {own.mark if own.mark == ONE_CLASS else 'is ' + own.mark}."
+            for task in results.main_scores(data.split)
+            if (own := results.reference(task, data.split)) is not None and own.mark
+        ),
         "One run says nothing about chance: gradaccord compare repeats it over seeds.",
     ]
     return found if scores else found[1:]
@@ -142,6 +154,7 @@ def _leader(data: ReportData) -> str:
 def _trouble(data: ReportData) -> list[str]:
     found = list(data.unfinished)
     for own in data.comparison.methods if data.comparison is not None else ():
+        found += [f"{own.method}, {task}: {own.mark(task)}." for task in own.marks]
         if own.collapsed:
             some = "seeds" if len(own.collapsed) > 1 else "seed"
             seeds = f"{some} {', '.join(map(str, own.collapsed))}"
@@ -192,7 +205,8 @@ def _again(data: ReportData) -> list[Table]:
         found.append(
             Table(
                 "versions", "Versions and machine", ["what", "version"], rows,
-                "Several where runs differ. A + after the git hash: files differed from it.",
+                "Several where runs differ. After the git hash, + means that files differed from it, "
+                "? that they were not compared: the folder's git settings may name programs.",
             )
         )  # fmt: skip
     return found

@@ -7,12 +7,13 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from gradaccord.compare.comparison import AVERAGE, Standing
+from gradaccord.compare.comparison import AVERAGE, UNSEEN, Standing
 from gradaccord.compare.statistics import PAIRS, Difference, Mean, corrected, short_p
 from gradaccord.compare.summary import scores_by_seed
 from gradaccord.report.data import FinishedRun, ReportData
 from gradaccord.report.section import NONE, Cell, Table, mean_cell, named, number_cell
 from gradaccord.report.svg import cut
+from gradaccord.tasks.references import Reference
 
 MANY = 4  # tables of one sort that a reader scrolls over
 
@@ -45,8 +46,9 @@ def leaderboard(data: ReportData) -> Table | None:
         rows,
         f"Average of the trained tasks' main metrics on {comparison.split}, mean ± standard error "
         "over seeds. Differences are paired by seed, p by a t-test, beside it p as corrected by Holm "
-        "for all tests of this table. Train loss, task cosine and distance from the start are those of "
-        "the last evaluation; costs are relative to the baseline."
+        "for all tests of this table; where nothing is clear, the smallest true difference that the "
+        "test could see (four times in five). Train loss, task cosine and distance from the start are "
+        "those of the last evaluation; costs are relative to the baseline."
         + ("" if comparison.budget is None else f" {comparison.budget.sentence}"),
     )  # fmt: skip
 
@@ -56,22 +58,28 @@ def per_task(data: ReportData) -> Table | None:
     comparison = data.comparison
     if comparison is None:
         return None
-    trained, metrics = data.runs[0].results.trained, comparison.metrics
-    tasks = comparison.tasks
+    trained, metrics = (*data.runs[0].results.trained, UNSEEN), {UNSEEN: "main metrics"}
+    metrics |= comparison.metrics
+    tasks = comparison.columns
     rows = [
         [
             named(data.label(own)),
-            *(mean_cell(own.scores.get(task, Mean.of([]))) for task in (AVERAGE, *tasks)),
+            *(_score(own, task) for task in (AVERAGE, *tasks)),
         ]
         for own in comparison.methods
     ]
+    for what in ("chance", "majority") if comparison.references else ():
+        known = [comparison.references.get(task, {}).get(what) for task in (AVERAGE, *tasks)]
+        rows.append([named(what), *(number_cell(value, "{:.2f}") for value in known)])
     headings = [f"{t} ({metrics[t]})" + ("" if t in trained else ", never trained on") for t in tasks]
     return Table(
         "per-task",
         "Task by task",
         ["method", AVERAGE, *headings],
         rows,
-        f"In percent on {comparison.split}, mean ± standard error over seeds.",
+        f"In percent on {comparison.split}, mean ± standard error over seeds. Chance is a guess, "
+        "majority the same answer always; * marks a method that predicts one class or is not above "
+        "majority by two standard errors at that number of examples.",
     )
 
 
@@ -124,15 +132,18 @@ def differences(data: ReportData) -> Table | None:
             f"to {data.names[baseline]}",
             "p",
             "Holm p",
+            "could see",
             "control",
             "to control",
             "p",
             "Holm p",
+            "could see",
         ],
         rows,
         "In points of percent, mean ± standard error of the differences seed by seed, p of the paired "
         "t-test. Of many tests some fall below 0.05 by chance: beside it is p as corrected by Holm, "
         f"for the {of_averages} tests of averages together and for the {of_tasks} of single tasks. "
+        "Could see: the smallest true difference that the test finds four times in five. "
         f"Fewer than {PAIRS} pairs of seeds, or equal differences, have no p value.",
     )
 
@@ -145,6 +156,7 @@ def scores(data: ReportData) -> Table | None:
     splits = [split for split in ("dev", "test") if results.scores(split)]
     rows = []
     for task, main in results.metrics.items():
+        beside = [results.reference(task, split) for split in splits]
         known = [results.scores(split).get(task, {}) for split in splits]
         names = dict.fromkeys(name for own in known for name in own)
         for metric in sorted(names, key=lambda name: name != main):
@@ -153,12 +165,17 @@ def scores(data: ReportData) -> Table | None:
                     named(task + ("" if task in results.trained else " (never trained on)")),
                     Cell(metric + (" (main)" if metric == main else "")),
                     *(number_cell(own.get(metric), "{:.2f}") for own in known),
+                    *_beside(beside if metric == main else [None] * len(splits)),
                 ]
             )
     if not rows or not splits:
         return None
-    caption = f"In percent, at the best weights on dev (step {results.best_step})."
-    return Table("scores", "Scores", ["task", "metric", *splits], rows, caption)
+    caption = (
+        f"In percent, at the best weights on dev (step {results.best_step}). Chance is a guess, "
+        "majority the same answer always."
+    )
+    more = [f"{what}, {split}" for split in splits for what in ("chance", "majority")]
+    return Table("scores", "Scores", ["task", "metric", *splits, *more, "note"], rows, caption)
 
 
 def costs(data: ReportData) -> Table:
@@ -224,6 +241,22 @@ def worst(runs: Sequence[tuple[str, FinishedRun]]) -> list[Table]:
     return found
 
 
+def _score(own: Standing, task: str) -> Cell:
+    """The mean, with a star where it is no skill."""
+    cell = mean_cell(own.scores.get(task, Mean.of([])))
+    return Cell(own.marked(task), cell.sort) if own.marks.get(task) else cell
+
+
+def _beside(known: Sequence[Reference | None]) -> list[Cell]:
+    """Chance and majority on each split, and the marks."""
+    cells = []
+    for own in known:
+        for value in (None, None) if own is None else (own.chance, own.majority):
+            cells.append(number_cell(value, "{:.2f}"))
+    marks = [f"{own.mark} ({own.split})" for own in known if own is not None and own.mark]
+    return [*cells, Cell(", ".join(marks) or NONE)]
+
+
 def _difference(difference: Difference | None) -> Cell:
     if difference is None or not difference.count:
         return Cell(NONE)
@@ -231,13 +264,14 @@ def _difference(difference: Difference | None) -> Cell:
 
 
 def _paired(between: Difference | None) -> list[Cell]:
-    """The difference, its p, and that corrected."""
+    """The difference, its p, that corrected, and the smallest effect that the test could see."""
     if between is None or not between.count:
-        return [Cell(NONE)] * 3
+        return [Cell(NONE)] * 4
     error = "" if math.isnan(between.error) else f" ± {between.error:.2f}"
     return [
         Cell(f"{between.mean:+.2f}{error}", between.mean),
         *(Cell(NONE) if math.isnan(p) else Cell(short_p(p), p) for p in (between.p, between.p_holm)),
+        number_cell(between.smallest_effect, "{:.2f}"),
     ]
 
 

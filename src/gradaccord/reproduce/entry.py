@@ -56,7 +56,7 @@ class Published(_Section):
 class Primary(_Section):
     """The one test that decides: an arm against another on a metric of a task, or their average."""
 
-    metric: str = "average"  # `average`, a task, or task.metric
+    metric: str = "average"  # or `overall`, a task, task.metric, a probe: see RunRecord.value
     arm: str
     against: str
     smallest_effect: Annotated[float, Field(gt=0)]
@@ -133,6 +133,49 @@ class Setting(_Section):
         return merged(self.config, self.variants[variant])
 
 
+class Reused(_Section):
+    """Runs of another entry: some of its arms on some of its variants (none given: all of them)."""
+
+    entry: str
+    arms: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()  # of the small setting
+    baseline: str | None = None  # default: that of the other entry
+
+    def check(self, whole: Setting) -> None:
+        """Refuse names that the other entry's small setting does not have."""
+        for what, names, known in (
+            ("arm", self.arms, whole.arms),
+            ("variant", self.variants, whole.variants),
+        ):
+            for name in names:
+                if name not in known:
+                    raise ValueError(f"there is no {what} {name!r}: {nearest(name, list(known))}")
+
+    def part_of(self, whole: Setting) -> Setting:
+        """What there is of the arms and variants, at no cost once the other entry was run."""
+        arms = _part(whole.arms, self.arms)
+        at = {
+            budget: tuple(arm for arm in whole.arms_at(budget) if arm in arms)
+            for budget in whole.budgets
+        }
+        baseline = self.baseline or whole.baseline
+        return Setting(
+            **whole.model_dump(
+                include={"config", "seeds", "unstated", "substitutions", "needs", "publisher"}
+            ),
+            arms=arms,
+            variants=_part(whole.variants, self.variants),
+            budgets={budget: own for budget, own in at.items() if own},
+            baseline=baseline if baseline in arms else None,
+            controls={a: b for a, b in whole.controls.items() if a in arms and b in arms},
+            core_hours=0,
+        )
+
+
+def _part(known: Mapping[str, Plain], names: tuple[str, ...]) -> dict[str, Plain]:
+    return {name: known[name] for name in names if name in known} or dict(known)
+
+
 class Entry(_Section):
     """One table or figure."""
 
@@ -141,16 +184,20 @@ class Entry(_Section):
     claim: str
     kind: str = COMPARE
     published: Published
+    ours: Published | None = None  # of the kind `data`: from elsewhere, under the same names
     full: Setting | None = None
     small: Setting | None = None
+    records_of: Reused | None = None  # both settings are those of another entry, and so are the runs
     recipe_only: str | None = None  # the data file that is missing
 
     @model_validator(mode="after")
     def _can_be_run(self) -> Entry:
         if self.paper not in PAPERS:
             raise ValueError(f"the name {self.name!r} begins with no paper: {', '.join(PAPERS)}")
-        if self.kind != DATA and self.small is None and self.recipe_only is None:
-            raise ValueError("`small` is missing: give the small setting, or `recipe_only`")
+        if self.records_of is not None and (self.small or self.full):
+            raise ValueError("`records_of` brings the settings: leave out `small` and `full`")
+        if self.kind != DATA and not (self.small or self.records_of or self.recipe_only):
+            raise ValueError("`small` is missing: give it, or `records_of`, or `recipe_only`")
         return self
 
     @property
@@ -158,6 +205,11 @@ class Entry(_Section):
         """The key of its paper."""
         fitting = [key for key in PAPERS if self.name.startswith(f"{key}-")]
         return max(fitting, key=len, default=self.name)
+
+    @property
+    def runs(self) -> str:
+        """The entry under whose name its runs are recorded."""
+        return self.name if self.records_of is None else self.records_of.entry
 
     def setting(self, size: Size) -> Setting:
         """The small or the full one."""
@@ -187,7 +239,25 @@ def all_entries(folder: Path = FOLDER) -> dict[str, Entry]:
     found = [read_entry(file.stem, file.read_text(encoding="utf-8")) for file in folder.glob("*.yaml")]
     order = list(PAPERS)
     found.sort(key=lambda entry: (order.index(entry.paper), _numbers_as_such(entry.name)))
-    return {entry.name: entry for entry in found}
+    entries = {entry.name: entry for entry in found}
+    return {name: _with_settings(entry, entries) for name, entry in entries.items()}
+
+
+def _with_settings(entry: Entry, entries: Mapping[str, Entry]) -> Entry:
+    """An entry of another's runs with the settings of those."""
+    if entry.records_of is None:
+        return entry
+    try:
+        other = find_entry(entry.records_of.entry, entries)
+        if other.records_of is not None:
+            raise ValueError(f"{other.name} has no runs of its own: name {other.runs}.")
+        if other.small is not None:
+            entry.records_of.check(other.small)
+        sizes = {"small": other.small, "full": other.full}
+        parts = {size: entry.records_of.part_of(own) for size, own in sizes.items() if own is not None}
+    except ValueError as error:
+        raise ValueError(f"{entry.name}.yaml: `records_of`: {error}") from error
+    return entry.model_copy(update={"kind": other.kind, **parts})
 
 
 def find_entry(name: str, entries: Mapping[str, Entry]) -> Entry:

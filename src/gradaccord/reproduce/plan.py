@@ -73,7 +73,8 @@ def plan(
     variants: Collection[str] = (),
     replace: Plain | None = None,
 ) -> list[Planned]:
-    """All runs, seeds first: an experiment that is cut short is still one.
+    """All runs, seeds first: an experiment that is cut short is still one. Those of an entry with
+    `records_of` are the other entry's: done once, recorded there.
 
     only, variants: of these arms and variants. replace: overrides of every configuration, for trials.
     """
@@ -83,7 +84,7 @@ def plan(
     _check("budget", [budget] if budget else [], list(setting.budgets))
     return [
         Planned(
-            entry.name, size, variant, arm, chosen, seed,
+            entry.runs, size, variant, arm, chosen, seed,
             merged(setting.content(variant, arm), replace or {}),
             merged(setting.base(variant), replace or {}),
         )

@@ -19,6 +19,7 @@ from gradaccord.runs.versioned import Versioned
 from gradaccord.tasks.error_analysis import Confusion, Histogram
 
 AVERAGE = "average"
+OVERALL = "overall"  # an average in which a Pearson correlation r counts as (1 + r) / 2
 POINTS = 60  # of a curve that are kept
 DIGITS = 6  # of numbers in curves
 
@@ -60,8 +61,8 @@ class RunRecord(Versioned):
     metrics: dict[str, str]  # task -> main metric
     trained: list[str]  # the tasks in the average
     dev: Scores
-    test: Scores = {}
-    chance: dict[str, dict[str, float]] = {}  # task -> what guessing scores on the main metric
+    test: dict[str, dict[str, Number]] = {}  # NaN: could not be measured
+    chance: dict[str, dict[str, float]] = {}  # task -> `chance` and `majority` on the main metric
     train_loss: Number = math.nan
     probes: dict[str, float] = {}  # at the last evaluation
     curve: list[Point] = []
@@ -90,12 +91,22 @@ class RunRecord(Versioned):
         return tuple(self.scores)
 
     def value(self, metric: str = AVERAGE) -> float:
-        """`average` of the trained tasks' main metrics, a task's main one, or `task.metric`."""
-        if metric == AVERAGE:
+        """`average` of the trained tasks' main metrics, a task's main one, `task.metric`, or a probe.
+
+        `overall` is the average with (1 + r) / 2 for Pearson's r, in percent like the rest.
+        """
+        if metric in (AVERAGE, OVERALL):
             values = [self.value(task) for task in self.trained]
+            if metric == OVERALL:
+                values = [
+                    (100 + value) / 2 if self.metrics[task] == "pearson" else value
+                    for task, value in zip(self.trained, values, strict=True)
+                ]
             return math.fsum(values) / len(values)
         if metric in self.scores:
             return self.scores[metric][self.metrics[metric]]
+        if metric in self.probes:
+            return self.probes[metric]
         task, _, name = metric.rpartition(".")
         return self.scores.get(task, {}).get(name, math.nan)
 
@@ -138,7 +149,7 @@ def from_training(results: Results, folder: Path) -> dict[str, Any]:
         "trained": results.trained,
         "dev": results.dev,
         "test": results.test,
-        "chance": getattr(results, "chance", {}),
+        "chance": _chance(results),
         "train_loss": results.train_loss,
         "probes": _probes(results.last),
         "curve": thinned([_point(one, results) for one in results.evaluations]),
@@ -153,6 +164,15 @@ def thinned(points: list[Any], most: int = POINTS) -> list[Any]:
     if len(points) <= most:
         return points
     return [points[round((i + 1) * len(points) / most) - 1] for i in range(most)]
+
+
+def _chance(results: Results) -> dict[str, dict[str, float]]:
+    known = {task: results.reference(task, results.split) for task in results.metrics}
+    return {
+        task: {"chance": own.chance, "majority": own.majority}
+        for task, own in known.items()
+        if own is not None
+    }
 
 
 def _probes(measured: Any) -> dict[str, float]:

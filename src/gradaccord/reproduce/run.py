@@ -65,7 +65,7 @@ def run_entry(
     wanted = missing(planned, folders.results)
     if entry.kind == DATA or not wanted:
         return {}
-    out = folders.out / entry.name
+    out = folders.out / entry.runs
     with locked(out):
         if entry.kind != COMPARE:
             return run_specials(entry.kind, wanted, folders.data, out, folders.results, jobs, say)

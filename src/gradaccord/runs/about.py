@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import platform
-import subprocess
 import sys
 import time
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
+
+from gradaccord.runs.git import commit
 
 PACKAGES = ("gradaccord", "torch", "transformers", "accelerate", "tokenizers", "numpy", "scikit-learn")
 
@@ -27,21 +28,6 @@ def about(command: list[str] | None = None) -> dict[str, Any]:
         "system": platform.platform(),
         "processor": platform.machine(),
         "cores": os.cpu_count(),
-        "git": _git_hash(),
+        "git": commit(),
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
-
-
-def _git_hash() -> str | None:
-    """The commit of the working directory; a "+" marks uncommitted changes."""
-    try:
-        found = _output("git", "rev-parse", "HEAD")
-        changed = _output("git", "status", "--porcelain", "-uno")
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return f"{found}+" if changed else found
-
-
-def _output(*command: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)
-    return done.stdout.strip()

@@ -29,11 +29,20 @@ class CheckpointError(RuntimeError):
 
 
 class Checkpoints:
-    """The checkpoints of a run, `step-000123` and so on, below one folder."""
+    """The checkpoints of a run, `step-000123` and so on, below one folder.
 
-    def __init__(self, folder: Path, keep: int = 2) -> None:
+    keep: how many stay. serves: other checkpoints that need these as well; of each the newest of these
+    up to its step stays, too.
+    """
+
+    def __init__(self, folder: Path, keep: int = 2, serves: Checkpoints | None = None) -> None:
         self.folder = folder
         self.keep = keep
+        self.serves = serves
+
+    def of(self, step: int) -> Path:
+        """Where the one of a step is, or would be."""
+        return self.folder / f"step-{step:08d}"
 
     def all(self) -> list[Path]:
         """Every one, the oldest first."""
@@ -51,8 +60,8 @@ class Checkpoints:
 
         Every process writes its own state; wait: a barrier between them.
         """
-        final = self.folder / f"step-{step:08d}"
-        temporary = self.folder / f"step-{step:08d}.tmp"
+        final = self.of(step)
+        temporary = final.with_name(f"{final.name}.tmp")
         try:
             with _explained(final):
                 self._write(final, temporary, state, rank, wait)
@@ -79,30 +88,77 @@ class Checkpoints:
             sums = {path.name: checksum(path) for path in sorted(temporary.iterdir())}
             write_json(temporary / SUMS, sums)
             _replace(temporary, final)
-            # Later ones were damaged and skipped: the run has gone back behind them.
-            before = [path for path in self.all() if path < final]
-            after = [path for path in self.all() if path > final]
-            for old in [*after, *before[: max(len(before) - self.keep + 1, 0)]]:
-                shutil.rmtree(old, ignore_errors=True)
+            self.remove_after(final)
+            self.prune()
         wait()
 
+    def remove_after(self, newest: Path) -> None:
+        """Remove later ones: the run has gone back behind them."""
+        for path in self.all():
+            if path.name > newest.name:
+                shutil.rmtree(path, ignore_errors=True)
+
+    def prune(self) -> None:
+        """Remove those that are not to stay."""
+        present = self.all()
+        needed = {path.name for path in present[-self.keep :]}
+        for other in self.serves.all() if self.serves is not None else ():
+            needed |= {max((path.name for path in present if path.name <= other.name), default="")}
+        for path in present:
+            if path.name not in needed:
+                shutil.rmtree(path, ignore_errors=True)
+
     def newest(
-        self, rank: int = 0, say: Callable[[str], None] = lambda sentence: None
+        self,
+        rank: int = 0,
+        say: Callable[[str], None] = lambda sentence: None,
+        accept: Callable[[dict[str, Any]], None] = lambda state: None,
+        gather: Callable[[Any], list[Any]] = lambda found: [found],
     ) -> tuple[Path, dict[str, Any]] | None:
-        """The newest that can be read, or None. say: told which ones were skipped, and why."""
-        for path, state in self.latest(rank):
+        """The newest that can be read, or None. say: told which ones were skipped, and why.
+
+        accept: raises a `CheckpointError` for a state that is of no use. gather: tells every process
+        what all have found, so that they go on from the same one.
+        """
+        for path, state in self.latest(rank, accept, gather):
             if isinstance(state, dict):
                 return path, state
             say(f"The checkpoint {path.name} is skipped: {state}")
         return None
 
-    def latest(self, rank: int = 0) -> Iterator[tuple[Path, dict[str, Any] | CheckpointError]]:
-        """The newest first: its state, or what is wrong with it."""
-        for path in reversed(self.all()):
+    def latest(
+        self,
+        rank: int = 0,
+        accept: Callable[[dict[str, Any]], None] = lambda state: None,
+        gather: Callable[[Any], list[Any]] = lambda found: [found],
+    ) -> Iterator[tuple[Path, dict[str, Any] | CheckpointError]]:
+        """The newest first: its state, or what is wrong with it in any process.
+
+        One that another number of processes has saved is refused.
+        """
+        listed = gather(self.all())
+        for path in reversed(listed[0]):
+            self._check_processes(path, len(listed))
+            state, wrong = {}, None
             try:
-                yield path, load(path, rank)
+                state = load(path, rank)
+                accept(state)
             except CheckpointError as error:
-                yield path, error
+                wrong = str(error)
+            first = next((one for one in gather(wrong) if one is not None), None)
+            yield path, state if first is None else CheckpointError(first)
+
+    def _check_processes(self, path: Path, running: int) -> None:
+        try:
+            saved = sum(name.startswith("state-") for name in read_json(path / SUMS))
+        except (OSError, ValueError, TypeError):
+            return  # damaged, which `load` says
+        if saved not in (0, running):
+            raise RunFolderError(
+                f"The run in {self.folder} was saved by {saved} process{'es' * (saved > 1)}, and "
+                f"{running} run{'s' * (running == 1)} here: resume it with as many, or choose another "
+                "--out."
+            )
 
 
 def _replace(temporary: Path, final: Path) -> None:
@@ -141,17 +197,25 @@ def _explained(final: Path) -> Iterator[None]:
 
 def load(path: Path, rank: int = 0) -> dict[str, Any]:
     """The state in a checkpoint, its checksums compared; tensors and plain values only, never code."""
+    check(path, rank)
     try:
-        sums = read_json(path / SUMS)
-        for name, expected in sums.items():
-            if checksum(path / name) != expected:
-                raise CheckpointError(f"{path / name} is damaged (its checksum differs).")
         state: dict[str, Any] = read_tensors(path / STATE.format(rank=rank))
-    except CheckpointError:
-        raise
     except Exception as error:
         raise CheckpointError(f"{path} cannot be read: {error}.") from error
     return state
+
+
+def check(path: Path, rank: int = 0) -> None:
+    """Compare the checksums of a checkpoint's files; an error if one differs or is missing."""
+    try:
+        sums = dict(read_json(path / SUMS))
+        if STATE.format(rank=rank) not in sums:
+            raise CheckpointError(f"{path / SUMS} is damaged (it lacks {STATE.format(rank=rank)}).")
+        for name, expected in sums.items():
+            if checksum(path / name) != expected:
+                raise CheckpointError(f"{path / name} is damaged (its checksum differs).")
+    except (OSError, ValueError, TypeError) as error:
+        raise CheckpointError(f"{path} cannot be read: {error}.") from error
 
 
 def checksum(path: Path) -> int:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any
 
@@ -14,11 +16,29 @@ CONFIG, LOG, RESULTS, ABOUT = "config.yaml", "log.jsonl", "results.json", "about
 MODEL = "model"  # the folder of the saved model
 
 
+# Names that a run folder or Windows has for something else, and names that are hidden or options.
+TAKEN = re.compile(
+    r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?|model|best|checkpoints|.*\.(json|jsonl|yaml|md|csv|html|db)"
+    r"|[-. ].*|.*[. ]|",
+    re.IGNORECASE,
+)
+LONGEST = 200  # bytes; file systems take 255
+
+
 class RunFolderError(OSError):
     """A run folder that cannot be used; says why in one sentence."""
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+def folder_name(name: str) -> str:
+    """Any name as that of one folder inside another; a safe name stays, others end with a hash."""
+    safe = re.sub(r"[^\w .=+@-]", "_", name)
+    if safe == name and len(name.encode()) <= LONGEST and not TAKEN.fullmatch(name):
+        return name
+    digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    return f"{safe.strip('-. ')[:40] or 'unnamed'}-{digest}"
 
 
 def write_atomic(path: Path, content: bytes | str | Callable[[IO[bytes]], object]) -> None:

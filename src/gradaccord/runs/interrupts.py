@@ -9,11 +9,13 @@ from types import FrameType, TracebackType
 from typing import Any
 
 PARENT = "GRADACCORD_PARENT"  # in the environment: the process for which this one works
-SIGNALS = (signal.SIGINT, signal.SIGTERM)  # schedulers and torchrun end a process by the second
+# Schedulers and torchrun end a process by the second, a terminal that is closed by the third.
+NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
+SIGNALS = tuple(getattr(signal, name) for name in NAMES if hasattr(signal, name))  # Windows lacks one
 
 
 class Interrupts:
-    """Notes Ctrl-C and SIGTERM while it is entered; a second Ctrl-C stops at once.
+    """Notes Ctrl-C, SIGTERM and SIGHUP while it is entered; a second Ctrl-C stops at once.
 
     Once `saving` is set none does, so that what is being written is written whole.
 
@@ -26,6 +28,7 @@ class Interrupts:
         self.noted = False
         self.saving = False
         self._before: dict[signal.Signals, Any] = {}
+        self._terminals = terminals()
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
@@ -48,6 +51,7 @@ class Interrupts:
         if self.noted and not self.saving and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.noted = True
+        silence(self._terminals)
 
     def agreed(self, accelerator: Any) -> bool:
         """Whether any process was interrupted: all stop after the same step, or none does."""
@@ -58,6 +62,20 @@ class Interrupts:
 
         noted = torch.tensor([int(stop)], device=accelerator.device)
         return bool(accelerator.reduce(noted, "sum").item())
+
+
+def terminals() -> list[int]:
+    """Which of stdout and stderr are terminals."""
+    return [number for number in (1, 2) if os.isatty(number)]
+
+
+def silence(before: list[int]) -> None:
+    """Send to nowhere what would go to terminals that have been closed: writing there fails."""
+    for number in before:
+        if not os.isatty(number):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, number)
+            os.close(nowhere)
 
 
 def _orphaned() -> bool:

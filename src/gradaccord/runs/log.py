@@ -1,11 +1,12 @@
-"""The log of a run: JSON lines, written through every few seconds."""
+"""The log of a run: JSON lines, written through every few seconds and before every checkpoint."""
 
 from __future__ import annotations
 
 import json
 import os
 import time
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -49,9 +50,10 @@ class Log:
             self.flush()
 
     def flush(self) -> None:
-        """Write through."""
+        """Write through to the disk."""
         if self.file is not None:
             self.file.flush()
+            os.fsync(self.file.fileno())
         self._flushed = time.monotonic()
 
     def size(self) -> int:
@@ -67,10 +69,14 @@ class Log:
             self.file.close()
 
 
-def cut_to_step(path: Path, step: int) -> None:
-    """Remove the records of later steps, and a last line that is not whole."""
+def _warn(sentence: str) -> None:
+    warnings.warn(sentence, stacklevel=3)
+
+
+def cut_to_step(path: Path, step: int, say: Callable[[str], None] = _warn) -> None:
+    """Remove the records of later steps, and lines that cannot be read."""
     if path.exists():
-        kept = [record for record in read_log(path) if record.get("step", 0) <= step]
+        kept = [record for record in read_log(path, say) if record.get("step", 0) <= step]
         write_atomic(path, "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in kept))
 
 
@@ -80,13 +86,23 @@ def cut_to_size(path: Path, size: int) -> None:
         os.truncate(path, size)
 
 
-def read_log(path: Path) -> list[dict[str, Any]]:
-    """The records of a log; a last line that a kill cut off is left out."""
-    records = []
-    with path.open(encoding="utf-8") as file:
-        for line in file:
+def read_log(path: Path, say: Callable[[str], None] = _warn) -> list[dict[str, Any]]:
+    """The records of a log; a last line that a kill cut off is left out.
+
+    say: told which other lines cannot be read; warns by default.
+    """
+    records, broken = [], []
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
             try:
-                records.append(json.loads(line))
-            except json.JSONDecodeError:
-                break
+                record = json.loads(line)
+            except ValueError:
+                record = None
+            if isinstance(record, dict):
+                records.append(record)
+            elif line.endswith(b"\n"):
+                broken.append(number)
+    if broken:
+        more = f" and {len(broken) - 1} more" if broken[1:] else ""
+        say(f"{path}, line {broken[0]}{more}: what cannot be read is left out.")
     return records

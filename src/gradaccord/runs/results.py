@@ -5,11 +5,12 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from gradaccord.runs.files import RESULTS
 from gradaccord.runs.versioned import Versioned
 from gradaccord.tasks.error_analysis import Confusion, Histogram, Wrong
+from gradaccord.tasks.references import Reference
 
 Scores = dict[str, dict[str, float]]  # task -> metric -> percent
 
@@ -108,6 +109,9 @@ class Results(Versioned):
     notes: dict[str, dict[str, dict[str, int]]]  # task -> split -> what -> count
     overlaps: list[str]
     cost: Cost
+    # Task -> scores without skill: on its last split, and on dev of those that have test, too.
+    references: dict[str, Reference] = Field(default_factory=dict)
+    dev_references: dict[str, Reference] = Field(default_factory=dict)
 
     @property
     def method_name(self) -> str:
@@ -142,3 +146,14 @@ class Results(Versioned):
         """Mean over the trained tasks' main metrics on a split."""
         scores = self.main_scores(split)
         return statistics.fmean(scores[task] for task in self.trained)
+
+    def unseen_average(self, split: str) -> float:
+        """The same over the tasks that were never trained on; NaN if there is none."""
+        scores = self.main_scores(split)
+        unseen = [value for task, value in scores.items() if task not in self.trained]
+        return statistics.fmean(unseen) if unseen else float("nan")
+
+    def reference(self, task: str, split: str) -> Reference | None:
+        """What a task's score on a split is to be seen beside; None in files that lack it."""
+        known = (self.references.get(task), self.dev_references.get(task))
+        return next((own for own in known if own is not None and own.split == split), None)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import random
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -106,6 +109,37 @@ class Task(ABC, Generic[E]):
             raise ValueError(f"None of the {len(examples)} examples is labelled: score another split.")
         gold, predicted = zip(*pairs, strict=True)
         return list(gold), list(predicted)
+
+    # What a model without skill scores (`tasks.references`)
+
+    def chance(self, examples: Sequence[E], predictions: Sequence[Any]) -> dict[str, float]:
+        """What guessing scores in percent, `metric` among it; here the truth in random order.
+
+        predictions: of a model, for kinds whose truth is only known there.
+        """
+        gold, _ = self.labelled(examples, predictions)
+        drawn = iter(random.Random(0).sample(gold, len(gold)))
+        guesses = zip(examples, predictions, strict=True)
+        return self.score(examples, [p if self.gold(e) is None else next(drawn) for e, p in guesses])
+
+    def constant(self, examples: Sequence[E], predictions: Sequence[Any]) -> list[Any]:
+        """Predictions that are the same for all examples; here the most common truth."""
+        gold, _ = self.labelled(examples, predictions)
+        common = Counter(map(repr, gold)).most_common(1)[0][0]
+        return [next(truth for truth in gold if repr(truth) == common)] * len(examples)
+
+    def standard_error(self, score: float, count: int) -> float:
+        """Of the main metric over `count` examples, in percent; here that of a share."""
+        share = min(max(score / 100, 0.0), 1.0)
+        return 100 * math.sqrt(share * (1 - share) / count)
+
+    def predicts_one_class(self, examples: Sequence[E], predictions: Sequence[Any]) -> bool:
+        """Whether all predictions are one class, though the truth is not."""
+        gold, predicted = self.labelled(examples, predictions)
+        if not self.class_names:
+            return False
+        pairs = {p for pair in zip(gold, predicted, strict=True) for p in self.class_pairs(*pair)}
+        return len({truth for truth, _ in pairs}) > 1 and len({said for _, said in pairs}) == 1
 
     @classmethod
     def start(cls) -> StartingFile:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -11,11 +10,13 @@ from pydantic import BaseModel, ValidationError
 
 from gradaccord.core.did_you_mean import nearest
 from gradaccord.recipes import recipe_texts
+from gradaccord.runs.files import write_atomic
 from gradaccord.train.check_options import UnknownNameError, check_names
 from gradaccord.train.config import Config
 from gradaccord.train.paths import located
+from gradaccord.train.yaml_text import LONGEST, Place, YamlError, read_yaml
 
-Place = tuple[str | int, ...]
+MOST_SHOWN = 200  # characters of an override in a message
 
 
 class ConfigError(ValueError):
@@ -47,7 +48,8 @@ def read_config(path: Path | str, overrides: Sequence[str] = ()) -> Config:
 def _text(path: Path) -> str:
     """Of the file, or of the recipe of that name."""
     if path.suffix or path.exists():
-        return path.read_text(encoding="utf-8")
+        with path.open(encoding="utf-8") as file:
+            return file.read(LONGEST + 1)  # longer ones are refused
     recipes = recipe_texts()
     if str(path) not in recipes:
         raise ConfigError(f"There is no file {path}, nor a recipe of that name: {', '.join(recipes)}.")
@@ -78,75 +80,27 @@ def write_config(config: Config, path: Path) -> None:
     """Write every setting, defaults too, so that the file says all there is to say."""
     import yaml
 
-    plain = json.loads(config.model_dump_json())
-    path.write_text(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True), encoding="utf-8")
+    plain = config.model_dump(mode="json")  # as JSON text it would lose inf
+    write_atomic(path, yaml.safe_dump(plain, sort_keys=False, allow_unicode=True))
 
 
 def parse_yaml(text: str, path: Path) -> tuple[Any, dict[Place, int]]:
     """What a YAML text holds, and the line of every key. path: for messages."""
-    import yaml
-
     try:
-        node = yaml.compose(text, Loader=_loader())
-        content = yaml.load(text, Loader=_loader())
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" line {mark.line + 1}," if mark is not None else ""
-        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise ConfigError(f"{path},{where} is not YAML: {problem}.") from error
-    return content, dict(_lines(node, ()))
-
-
-def _loader() -> Any:
-    """YAML's safe loader that also reads 2e-5 as a number and finds keys given twice."""
-    import re
-
-    import yaml
-
-    class Loader(yaml.SafeLoader):  # type: ignore[misc]
-        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-            seen: set[Any] = set()
-            for key, _ in node.value:
-                if key.value in seen:
-                    raise yaml.MarkedYAMLError(
-                        problem=f"the key {key.value!r} is given twice", problem_mark=key.start_mark
-                    )
-                seen.add(key.value)
-            return super().construct_mapping(node, deep)
-
-    Loader.add_implicit_resolver(
-        "tag:yaml.org,2002:float",
-        re.compile(r"^[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"),
-        list("-+0123456789."),
-    )
-    return Loader
-
-
-def _lines(node: Any, place: Place) -> Iterable[tuple[Place, int]]:
-    import yaml
-
-    if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            here = (*place, key.value)
-            yield here, key.start_mark.line + 1
-            yield from _lines(value, here)
-    elif isinstance(node, yaml.SequenceNode):
-        for i, value in enumerate(node.value):
-            yield (*place, i), value.start_mark.line + 1
-            yield from _lines(value, (*place, i))
+        return read_yaml(text)
+    except YamlError as error:
+        raise ConfigError(error.about(path)) from error
 
 
 def _apply(content: Any, override: str) -> Place:
     """Set one value; returns its place."""
-    import yaml
-
     key, equals, value = override.partition("=")
     if not equals or not key.strip():
         raise ConfigError(f"The override {override!r} has no `=`: write key=value, e.g. train.lr=1e-4.")
     try:
-        read = yaml.load(value, Loader=_loader())
-    except yaml.YAMLError as error:
-        raise ConfigError(f"The override {override!r} has a value that is not YAML.") from error
+        read, _ = read_yaml(value)
+    except YamlError as error:
+        raise ConfigError(f"The override {override[:MOST_SHOWN]!r} {error}.") from error
     return set_value(content, key.strip(), read, f"The override {override!r}")
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -19,6 +21,47 @@ from gradaccord.train.run import describe, make_accelerator, seed_everything
 from gradaccord.train.setup import load_problem
 
 STEPS = 3  # timed; the first one is slower, and the fastest counts
+BATCHES = 4  # of each task that are evaluated, from the longest texts to the shortest
+PATIENCE = 10.0  # seconds that these may take, of each task and split
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a run takes; memory without activations."""
+
+    step_seconds: float
+    steps: int
+    gradients: float
+    evaluations: int  # on dev during training
+    dev_seconds: float  # of one of them
+    test_seconds: float
+    probe_seconds: float  # of all
+    memory_mb: float
+
+    @property
+    def training_seconds(self) -> float:
+        """Of all steps."""
+        return self.step_seconds * self.steps
+
+    @property
+    def evaluation_seconds(self) -> float:
+        """Of all evaluations; at the end the best weights once more on dev, and on test."""
+        return (self.evaluations + 1) * self.dev_seconds + self.test_seconds
+
+    @property
+    def seconds(self) -> float:
+        """Of all."""
+        return self.training_seconds + self.evaluation_seconds + self.probe_seconds
+
+    def __str__(self) -> str:
+        on_test = f"; once on test, {self.test_seconds:.1f} s" if self.test_seconds else ""
+        return (
+            f"About {duration(self.seconds)} in all: {duration(self.training_seconds)} of training "
+            f"({self.steps:,} steps of {self.step_seconds:.2f} s, {self.gradients:,.0f} batch "
+            f"gradients), {duration(self.evaluation_seconds)} of evaluation ({self.evaluations + 1} "
+            f"times on dev, {self.dev_seconds:.1f} s each{on_test}) and "
+            f"{duration(self.probe_seconds)} of probes ({self.evaluations} times)."
+        )
 
 
 def dry_run(config: Config, data: Path | None = None) -> Iterator[str]:
@@ -41,22 +84,80 @@ def dry_run(config: Config, data: Path | None = None) -> Iterator[str]:
             with torch.no_grad():
                 loss, _ = problem.prepared[task].task.loss(loop.model(task, batch), batch)
             yield f"{task}: a batch of {shape} tokens, loss {float(loss):.3f}."
-        log = Log(None)
-        times = []
-        for _ in range(STEPS):
-            began = time.perf_counter()
-            loop.take_step(log)
-            times.append(time.perf_counter() - began)
-        yield from _memory(loop)
-        share = loop.phase.step_cost / loop.phase.budget.amount
-        steps = round(1 / share)
+        found = _timed(loop)
+        parts = _memory(loop)
+        shown = ", ".join(f"{name} {size:,.0f} MB" for name, size in parts.items() if size)
         yield (
-            f"About {duration(min(times) * steps)} of training: {steps:,} steps of {min(times):.2f} s, "
-            f"{loop.phase.gradients / STEPS * steps:,.0f} batch gradients (evaluation not counted)."
+            f"Memory: {shown}; {found.memory_mb:,.0f} MB besides activations; peak so far "
+            f"{peak_memory():,.0f} MB."
         )
+        yield str(found)
 
 
-def _memory(loop: TrainingLoop) -> Iterator[str]:
+def evaluations(every: int | float, steps: int) -> int:
+    """How many times a run of so many steps is evaluated. every: steps, or a share of the run."""
+    if every == 0:
+        return 1
+    return min(math.ceil(steps / every if isinstance(every, int) else 1 / every - 1e-9), steps)
+
+
+def _evaluation(loop: TrainingLoop, split: str) -> float:
+    """Seconds that the model takes for a split, from a few batches of each task; scoring is quick."""
+    size, total = loop.config.train.evaluation_batch_size, 0.0
+    loop.model.eval()
+    for name in loop.problem.evaluated(split):
+        prepared = loop.problem.prepared[name]
+        if not prepared.labelled(split):
+            continue
+        encoded = prepared.encoded[split]
+        order = encoded.lengths.argsort(descending=True, stable=True).tolist()
+        batches = [order[start : start + size] for start in range(0, len(order), size)]
+        chosen = batches[:: max(len(batches) // BATCHES, 1)]
+        began, done = time.perf_counter(), 0
+        for rows in chosen:
+            batch = {k: v.to(loop.accelerator.device) for k, v in encoded.batch(rows).items()}
+            with torch.no_grad():
+                prepared.task.read(loop.model, name, batch)
+            done += 1
+            if time.perf_counter() - began > PATIENCE:
+                break
+        total += (time.perf_counter() - began) / max(done, 1) * len(batches)
+    loop.model.train()
+    return total
+
+
+def estimate(config: Config, data: Path | None = None) -> Estimate:
+    """The same in numbers, after a few steps. `stl` is timed as a sum of all tasks."""
+    if config.method.name == SINGLE_TASK:
+        config = config.model_copy(update={"method": MethodConfig(name="sum"), "sampler": None})
+    accelerator = make_accelerator(config)
+    seed_everything(config.train.seed)
+    problem = load_problem(config, data)
+    with tempfile.TemporaryDirectory() as folder:
+        loop = TrainingLoop(config, problem, Path(folder), accelerator)
+        loop.begin(len(loop.phases) - 1)
+        return _timed(loop)
+
+
+def _timed(loop: TrainingLoop) -> Estimate:
+    log, times = Log(None), []
+    for _ in range(STEPS):
+        began = time.perf_counter()
+        loop.take_step(log)
+        times.append(time.perf_counter() - began)
+    steps = round(loop.phase.budget.amount / loop.phase.step_cost)
+    gradients = loop.phase.gradients / STEPS * steps
+    count = evaluations(loop.config.train.evaluate_every, steps)
+    dev, test = _evaluation(loop, "dev"), _evaluation(loop, "test")
+    began = time.perf_counter()
+    loop.evaluator.probes.measure(loop.model, loop.accelerator)
+    probes = count * (time.perf_counter() - began)
+    memory = sum(_memory(loop).values())
+    return Estimate(min(times), steps, gradients, count, dev, test, probes, memory)
+
+
+def _memory(loop: TrainingLoop) -> dict[str, float]:
+    """What takes memory besides activations, in MB."""
     weights = sum(p.numel() * p.element_size() for p in loop.trainable.parameters())
     trained = sum(p.numel() * p.element_size() for p in loop.trainable.parameters() if p.requires_grad)
     state = sum(
@@ -73,6 +174,4 @@ def _memory(loop: TrainingLoop) -> Iterator[str]:
         "optimiser": state,
         f"{copies} more of the trunk's size for the method": copies * shared,
     }
-    shown = ", ".join(f"{name} {size / 2**20:,.0f} MB" for name, size in parts.items() if size)
-    total = sum(parts.values()) / 2**20
-    yield f"Memory: {shown}; {total:,.0f} MB besides activations; peak so far {peak_memory():,.0f} MB."
+    return {name: size / 2**20 for name, size in parts.items()}

@@ -11,7 +11,8 @@ from typing import Any
 
 from torch import nn
 
-from gradaccord.runs.checkpoints import Checkpoints
+from gradaccord.models.multitask import with_head_keys
+from gradaccord.runs.checkpoints import CHECKPOINTS, CheckpointError, Checkpoints, check, load
 from gradaccord.runs.usage import compute_seconds
 from gradaccord.train.config import Config
 from gradaccord.train.not_finite import TrainingError
@@ -36,7 +37,7 @@ class Evaluator:
         self.problem = problem
         self.model = model
         self.probes = probes
-        self.kept = Checkpoints(folder / "best", keep=1)
+        self.kept = Checkpoints(folder / "best", keep=1, serves=Checkpoints(folder / CHECKPOINTS))
         self.accelerator = accelerator
         self.best = -math.inf
         self.best_step = 0
@@ -60,8 +61,7 @@ class Evaluator:
         average = self._average(scores)
         # Without a labelled dev split nothing can be compared, and the last weights are kept.
         if average > self.best or not self.evaluations or math.isnan(average):
-            self.best, self.best_step, self.without_better = average, step, 0
-            self._save_best(step)
+            self.keep_best(step, average)
         else:
             self.without_better += 1
         record = {
@@ -114,19 +114,34 @@ class Evaluator:
         patience = self.config.train.patience
         return patience is not None and self.without_better >= patience
 
-    def _save_best(self, step: int) -> None:
+    def keep_best(self, step: int, average: float = -math.inf) -> None:
+        """Keep the weights as they are as the best so far."""
+        self.best, self.best_step, self.without_better = average, step, 0
         model, _ = weights_of(self.accelerator, self.model, None)
         if self.accelerator.is_main_process:
             self.kept.save(step, {"model": model})
         self.accelerator.wait_for_everyone()
 
+    def check_best(self, state: Mapping[str, Any]) -> None:
+        """Of a state to continue from: whether the best weights that it refers to are whole."""
+        if state["evaluations"]:
+            try:
+                check(self.kept.of(state["best_step"]))
+            except CheckpointError as error:
+                raise CheckpointError(
+                    f"its best weights, of step {state['best_step']}, cannot be read: {error}"
+                ) from error
+
     def load_best(self) -> None:
         """Put the best weights into the model."""
-        for _, state in self.kept.latest():
-            if not isinstance(state, dict):
-                raise TrainingError(f"The best weights cannot be read: {state}")
-            load_weights(self.accelerator, self.model, None, state["model"], None)
-            return
+        try:
+            state = load(self.kept.of(self.best_step))
+        except CheckpointError as error:
+            raise TrainingError(
+                f"The best weights cannot be read: {error} Go on with --resume."
+            ) from error
+        state = with_head_keys(state, self.problem.model.head_of.values(), state["model"])
+        load_weights(self.accelerator, self.model, None, state["model"], None)
 
     def state_dict(self) -> dict[str, Any]:
         """All but the best weights, which have a file of their own."""

@@ -7,13 +7,17 @@ import json
 import shlex
 import shutil
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 from gradaccord.models.saving import saved_tasks
+from gradaccord.runs.escape import fenced, markdown
 from gradaccord.runs.files import ABOUT, CONFIG, MODEL, RESULTS, read_json
 from gradaccord.runs.results import Results
 from gradaccord.tasks.registry import build
+from gradaccord.train.config_file import parse_yaml
+
+SETTINGS = "gradaccord-config.yaml"
 
 
 def export(run: Path, out: Path) -> Path:
@@ -26,15 +30,33 @@ def export(run: Path, out: Path) -> Path:
     if out.exists() and any(out.iterdir()):
         raise ValueError(f"{out} is not empty: choose another --out.")
     shutil.copytree(run / MODEL, out, dirs_exist_ok=True)
-    for name in (RESULTS, CONFIG):
-        shutil.copy(run / name, out / name.replace("config", "gradaccord-config"))
+    shutil.copy(run / RESULTS, out / RESULTS)
+    config = without_folders((run / CONFIG).read_text(encoding="utf-8"), run / CONFIG)
+    (out / SETTINGS).write_text(config, encoding="utf-8")
     results = Results.read(run)
     about = read_json(run / ABOUT) if (run / ABOUT).exists() else {}
     (out / "README.md").write_text(
-        card(results, about, (run / CONFIG).read_text(encoding="utf-8"), use(out, results.trained)),
-        encoding="utf-8",
+        card(results, about, config, use(out, results.trained)), encoding="utf-8"
     )
     return out
+
+
+def without_folders(config: str, path: Path) -> str:
+    """A configuration that can be given away: of absolute paths the last name. path: for messages."""
+    import yaml
+
+    def short(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: short(own) for key, own in value.items()}
+        if isinstance(value, list):
+            return [short(own) for own in value]
+        for kind in (PurePosixPath, PureWindowsPath):
+            if isinstance(value, str) and kind(value).is_absolute():
+                return kind(value).name
+        return value
+
+    content, _ = parse_yaml(config, path)
+    return str(yaml.safe_dump(short(content), sort_keys=False, allow_unicode=True))
 
 
 def use(folder: Path, tasks: Sequence[str]) -> str:
@@ -45,8 +67,7 @@ def use(folder: Path, tasks: Sequence[str]) -> str:
     questions = {task: code for task, (code, _) in samples.items()}
     imports = [line for _, needed in samples.values() for line in needed]
     lines = "\n".join(f"    {task!r}: {asked}," for task, asked in questions.items())
-    text = f"""```python
-from pathlib import Path
+    code = f"""from pathlib import Path
 {chr(10).join([*dict.fromkeys(imports), "from gradaccord.train.predict import Predictor"])}
 
 questions = {{
@@ -55,17 +76,17 @@ questions = {{
 for task, question in questions.items():
     predictor = Predictor(Path("."), task)  # this folder
     print(task, predictor([predictor.example(question)]))
-```
 """
+    text = fenced(code, "python") + "\n"
     if not imports:
         commands = "\n".join(
-            f"    gradaccord predict FOLDER --task {shlex.quote(task)} {shlex.quote(_written(asked))}"
+            f"gradaccord predict FOLDER --task {shlex.quote(task)} {shlex.quote(_written(asked))}"
             for task, asked in questions.items()
         )
         text += f"""
 or
 
-{commands}
+{fenced(commands, "shell")}
 
 Fields may also be called as the columns of the training files were; `--file` takes lines or a table.
 """
@@ -82,32 +103,40 @@ def _written(question: str) -> str:
 
 def card(results: Results, about: dict[str, Any], config: str, use: str) -> str:
     """The model card: what it is, what it scored, how it was made, how it is used."""
-    rows = [
-        f"| {task} | {results.kinds[task]} | {split} | {metric} | {value:.2f} |"
-        for split in ("dev", "test")
-        for task, scores in results.scores(split).items()
-        for metric, value in scores.items()
-    ]
-    options = results.method_options
+    rows = []
+    for split in ("dev", "test"):
+        for task, scores in results.scores(split).items():
+            known = results.reference(task, split)
+            for metric, value in scores.items():
+                beside = ["–", "–", ""]
+                if known is not None and metric == results.metrics[task]:
+                    beside = [f"{known.chance:.2f}", f"{known.majority:.2f}", known.mark]
+                cells = [task, results.kinds[task], split, metric, f"{value:.2f}", *beside]
+                rows.append(f"| {' | '.join(map(markdown, cells))} |")
+    options = ", ".join(f"{key} = {value}" for key, value in results.method_options.items())
+    method = markdown(results.method_name + (f" ({options})" if options else ""))
     versions = ", ".join(f"{name} {number}" for name, number in about.get("versions", {}).items())
-    overlaps = "".join(f"\n* {sentence}" for sentence in results.overlaps) or "\n* none was found"
-    scores = "\n".join(rows)
+    overlaps = (
+        "".join(f"\n* {markdown(sentence)}" for sentence in results.overlaps) or "\n* none was found"
+    )
+    table = "\n".join(rows)
     return f"""---
 library_name: gradaccord
 tags: [multi-task, gradient-alignment]
 ---
 
-# A model for {", ".join(results.trained)}
+# A model for {markdown(", ".join(results.trained))}
 
-Trained by gradaccord with the method `{results.method_name}`{f" {options}" if options else ""}, seed
-{results.seed}, {results.cost.steps:,} steps, {results.cost.gradients:,.0f} batch gradients.
+Trained by gradaccord with the method {method}, seed {results.seed},
+{results.cost.steps:,} steps, {results.cost.gradients:,.0f} batch gradients.
 
 ## Scores
 
-| task | kind | split | metric | percent |
-|---|---|---|---|---|
-{scores}
+| task | kind | split | metric | percent | chance | majority | note |
+|---|---|---|---|---|---|---|---|
+{table}
 
+Chance is a guess, majority the same answer always, both on the main metric of a task.
 The checkpoint was chosen on dev. Overlap between training and evaluation data:
 {overlaps}
 
@@ -116,9 +145,8 @@ The checkpoint was chosen on dev. Overlap between training and evaluation data:
 {use}
 ## How it was made
 
-`{" ".join(about.get("command", ["gradaccord", "train"]))}` ({versions or "versions unknown"})
+`gradaccord train {SETTINGS}` ({markdown(versions) or "versions unknown"}). Files are named without
+their folders:
 
-```yaml
-{config.strip()}
-```
+{fenced(config, "yaml")}
 """

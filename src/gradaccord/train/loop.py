@@ -16,10 +16,12 @@ from gradaccord.core.report import StepReport
 from gradaccord.core.sharding import is_sharded
 from gradaccord.core.task_gradients import LossNotFiniteError
 from gradaccord.data.encoded import Batch
+from gradaccord.models.multitask import with_head_keys
 from gradaccord.runs.checkpoints import CHECKPOINTS, Checkpoints
 from gradaccord.runs.checkpoints import load as load_checkpoint
 from gradaccord.runs.interrupts import Interrupts
 from gradaccord.runs.log import Log
+from gradaccord.runs.ranks import gathered
 from gradaccord.runs.usage import compute_seconds
 from gradaccord.train.config import Config
 from gradaccord.train.evaluation import Evaluator
@@ -100,7 +102,7 @@ class TrainingLoop:
                 for _ in self.steps(log, interrupts):
                     pass
             except KeyboardInterrupt:
-                self._interrupt(interrupts)
+                self._interrupt(log, interrupts)
         log.flush()
 
     def steps(self, log: Log, interrupts: Interrupts) -> Iterator[int]:
@@ -131,17 +133,17 @@ class TrainingLoop:
                     )
                     return
             if self._due(self.config.train.save_every):
-                self.save()
+                self.save(log)
             self.between_steps = True
             if interrupts.agreed(self.accelerator):
-                self._interrupt(interrupts)
+                self._interrupt(log, interrupts)
                 return
             yield self.step
 
-    def _interrupt(self, interrupts: Interrupts) -> None:
+    def _interrupt(self, log: Log, interrupts: Interrupts) -> None:
         self.interrupted = interrupts.saving = True
         if self.between_steps:
-            self.save()
+            self.save(log)
 
     def take_step(self, log: Log) -> None:
         """One optimiser step."""
@@ -254,8 +256,9 @@ class TrainingLoop:
 
     # Checkpoints
 
-    def save(self) -> None:
-        """Write all that it takes to continue bit for bit."""
+    def save(self, log: Log) -> None:
+        """Write all that it takes to continue bit for bit, the log up to here first."""
+        log.flush()
         self.checkpoints.save(
             self.step,
             self.state_dict(),
@@ -300,13 +303,30 @@ class TrainingLoop:
             torch.cuda.set_rng_state_all(state["cuda_random"])
 
     def resume(self) -> bool:
-        """Continue from the newest checkpoint that can be read; whether there is one."""
-        found = self.checkpoints.newest(self.accelerator.process_index, self.say)
+        """Continue from the newest checkpoint that can be read; whether there is one.
+
+        One whose best weights are lost is used only if there is no other.
+        """
+        rank, lost = self.accelerator.process_index, False
+        gather = partial(gathered, self.accelerator)
+        found = self.checkpoints.newest(rank, self.say, self.evaluator.check_best, gather)
+        if found is None:
+            found, lost = self.checkpoints.newest(rank, gather=gather), True
         if found is None:
             return False
         path, state = found
         if not state["model"]:  # sharded weights are kept whole, once
             first = load_checkpoint(path)
             state |= {key: first[key] for key in ("model", "optimizer")}
-        self.load_state_dict(state)
+        heads = self.problem.model.head_of.values()
+        self.load_state_dict(with_head_keys(state, heads, state["model"]))
+        if self.accelerator.is_main_process:
+            self.evaluator.kept.remove_after(path)
+        if lost:
+            self.say(
+                f"The best weights, of step {self.evaluator.best_step}, are lost: from step "
+                f"{self.step} on the best are chosen anew."
+            )
+            with self.phase.method.outer_weights():
+                self.evaluator.keep_best(self.step)
         return True

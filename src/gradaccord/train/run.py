@@ -21,6 +21,7 @@ from gradaccord.runs.files import ABOUT, CONFIG, LOG, MODEL, RunFolderError, wri
 from gradaccord.runs.launcher import fewer_than_asked
 from gradaccord.runs.lock import locked_by_main
 from gradaccord.runs.log import Log, cut_to_step
+from gradaccord.runs.ranks import others_alive
 from gradaccord.runs.results import Cost, EvaluationRecord, Measured, Results, TaskErrors
 from gradaccord.runs.usage import cpu_seconds, peak_memory
 from gradaccord.train.config import Config
@@ -64,9 +65,8 @@ def train_model(
     """
     accelerator = make_accelerator(config, deterministic)
     main = accelerator.is_main_process
-    with locked_by_main(
-        folder, accelerator, partial(_check_folder, config, folder, resume)
-    ) as finished:
+    check = partial(_check_folder, config, folder, resume)
+    with others_alive(accelerator), locked_by_main(folder, accelerator, check) as finished:
         if finished is not None:
             if main:
                 say(f"{folder} holds a finished run: nothing to do.")
@@ -96,7 +96,7 @@ def train_model(
         since = loop.step if continued else None
         board = TensorBoardLog(folder, since) if main and config.train.tensorboard else None
         if main and since is not None:
-            cut_to_step(folder / LOG, since)
+            cut_to_step(folder / LOG, since, say)
         log = Log(folder / LOG if main else None, append=continued, copy=board)
         try:
             loop.run(log)
@@ -109,6 +109,7 @@ def train_model(
         if main:
             _save_model(config, problem, whole, folder / MODEL)
             results.write(folder)
+            Checkpoints(loop.evaluator.kept.folder, keep=1).prune()
         accelerator.wait_for_everyone()
         return results
 
@@ -167,6 +168,7 @@ def conclude(loop: TrainingLoop, continued: bool) -> Results:
     dev = evaluator.evaluated("dev")
     test = evaluator.evaluated("test")
     config, prepared = loop.config, loop.problem.prepared
+    on_dev, on_test = _references(loop, "dev", dev), _references(loop, "test", test)
     return Results(
         finished=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         method={"name": config.method.name, **config.method.options},
@@ -183,6 +185,8 @@ def conclude(loop: TrainingLoop, continued: bool) -> Results:
         errors=_errors(loop, {"dev": dev, "test": test}),
         notes={name: own.notes for name, own in prepared.items() if own.notes},
         overlaps=[str(overlap) for overlap in loop.problem.overlaps],
+        references={**on_dev, **on_test},
+        dev_references={task: own for task, own in on_dev.items() if task in on_test},
         cost=Cost(
             seconds=loop.seconds,
             cpu_seconds=None if continued else cpu_seconds(),
@@ -195,6 +199,18 @@ def conclude(loop: TrainingLoop, continued: bool) -> Results:
             probe_seconds=evaluator.probe_seconds,
         ),
     )
+
+
+def _references(loop: TrainingLoop, split: str, evaluated: Mapping[str, Any]) -> dict[str, Any]:
+    """What the scores of each task on a split are to be seen beside."""
+    from gradaccord.tasks.references import reference
+
+    found = {}
+    for name, own in evaluated.items():
+        prepared = loop.problem.prepared[name]
+        examples = prepared.splits[split]
+        found[name] = reference(prepared.task, split, examples, own.predictions, own.scores)
+    return found
 
 
 def _errors(loop: TrainingLoop, evaluated: Mapping[str, Mapping[str, Any]]) -> dict[str, TaskErrors]:

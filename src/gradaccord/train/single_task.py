@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gradaccord.methods.registry import SINGLE_TASK
-from gradaccord.runs.files import CONFIG, RunFolderError
+from gradaccord.runs.files import CONFIG, RunFolderError, folder_name
 from gradaccord.runs.lock import locked_by_main
 from gradaccord.runs.results import Cost, Measured, Results
 from gradaccord.train.config import Config, MethodConfig
@@ -16,6 +16,9 @@ from gradaccord.train.run import make_accelerator, train_model
 
 # Costs of newer files, which may be absent.
 SUMMED = ("batches", "training_seconds", "evaluation_seconds", "probe_seconds")
+
+# What is kept task by task.
+MERGED = ("metrics", "kinds", "dev", "test", "errors", "notes", "references", "dev_references")
 
 
 def train_single_tasks(config: Config, folder: Path, **options: Any) -> Results:
@@ -36,8 +39,9 @@ def train_single_tasks(config: Config, folder: Path, **options: Any) -> Results:
         for name in trained:
             say(f"Training {name} alone.")
             own = alone(config, name, len(trained))
-            begun = resume and (folder / name / CONFIG).exists()
-            parts[name] = train_model(own, folder / name, resume=begun, **options)
+            place = folder / folder_name(name)
+            begun = resume and (place / CONFIG).exists()
+            parts[name] = train_model(own, place, resume=begun, **options)
         results = _joined(config, parts)
         if accelerator.is_main_process:
             results.write(folder)
@@ -114,7 +118,7 @@ def _joined(config: Config, parts: dict[str, Results]) -> Results:
             memory_mb=max(cost.memory_mb for cost in costs),
             **{key: _sum_of([getattr(cost, key) for cost in costs]) for key in SUMMED},
         ),
-        **{field: merged(field) for field in ("metrics", "kinds", "dev", "test", "errors", "notes")},
+        **{field: merged(field) for field in MERGED},
     )
 
 

@@ -12,7 +12,7 @@ import os
 import struct
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -48,11 +48,13 @@ Content = tuple[dict[str, Images], tuple[str, ...]]  # splits, and the names of 
 class ImageSet:
     """How the images of each split are counted in a folder, and how they are read.
 
-    read: None for few-shot sets, which are split by class (`class_splits`).
+    read: None for few-shot sets, which are split by class (`class_splits`). folder: its name, if not
+    that of the set.
     """
 
     count: Callable[[Path], Counts]
     read: Callable[[Path], Content] | None = None
+    folder: str | None = None
 
 
 def load(name: str, folder: str | Path) -> Dataset:
@@ -106,6 +108,7 @@ def found(root: Path) -> list[Found]:
 
 
 def _folders(root: Path, name: str) -> list[Path]:
+    name = SETS[name].folder or name
     spellings = {name, name.replace("-", "_"), name.replace("-", "")}
     inside = sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
     return [p for p in (root, *inside) if p.resolve().name.lower() in spellings]
@@ -167,6 +170,38 @@ def _read_class_folders(folder: Path) -> Content:
     return splits, tuple(names)
 
 
+def _count_half(folder: Path, *, half: int) -> Counts:
+    files = sorted(_images_in(only_zip(folder)))
+    chosen = set(_half(sorted({path.parent.name for path in files}), half))
+    counts = Counter(path.parent.name for path in files if path.parent.name in chosen)
+    test = sum(len(_held_out(number)) for number in counts.values())
+    return {"train": counts.total() - test, "test": test} if counts else {}
+
+
+def _read_half(folder: Path, *, half: int) -> Content:
+    """Half of the classes, whatever few-shot split they are in; a fifth of each class is test."""
+    classes = read_classes(only_zip(folder))
+    classes = classes.part([classes.names.index(name) for name in _half(classes.names, half)])
+    test = torch.zeros(len(classes.labels), dtype=torch.bool, device="cpu")
+    first = 0
+    for count in classes.counts.tolist():
+        test[[first + place for place in _held_out(count)]] = True
+        first += count
+    rows = {"train": ~test, "test": test}
+    splits = {name: Images(classes.images[own], classes.labels[own]) for name, own in rows.items()}
+    return splits, classes.names
+
+
+def _half(names: Sequence[str], half: int) -> Sequence[str]:
+    """Every other class, so that both halves have some of each part."""
+    return names[half - 1 :: 2]
+
+
+def _held_out(images: int) -> range:
+    """Which images of a class are test: every fifth."""
+    return range(4, images, 5)
+
+
 def _count_idx(folder: Path) -> Counts:
     counts = {}
     for split, start in FILES.items():
@@ -218,8 +253,14 @@ def _read_svhn(folder: Path) -> Content:
 
 SETS: Mapping[str, ImageSet] = {
     "omniglot": ImageSet(_count_omniglot),
-    "cub200": ImageSet(_count_class_folders),
+    "cub200": ImageSet(_count_class_folders, _read_class_folders),
     "tiny-imagenet-fewshot": ImageSet(_count_class_folders),
+    **{
+        f"tiny-imagenet-half-{half}": ImageSet(
+            partial(_count_half, half=half), partial(_read_half, half=half), "tiny-imagenet-fewshot"
+        )
+        for half in (1, 2)
+    },
     "fashion-mnist": ImageSet(_count_idx, partial(_read_idx, labels=CLOTHES)),
     "mnist": ImageSet(_count_idx, partial(_read_idx, labels=DIGITS)),
     "cifar10": ImageSet(partial(_count_cifar, classes=10), partial(_read_cifar, classes=10)),

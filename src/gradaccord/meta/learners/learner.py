@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -27,6 +27,9 @@ from gradaccord.meta.network.functional import FunctionalModel, Loss
 from gradaccord.meta.network.general import Params, batch_statistics, buffers_kept, uncompiled
 from gradaccord.meta.reduce import agreed
 from gradaccord.meta.report import MetaReport
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 class MetaLearner(nn.Module):
@@ -46,9 +49,10 @@ class MetaLearner(nn.Module):
         by the number of examples.
     adapted: which parameters move in the inner loop, by name; all trainable ones by default.
     fast: use the faster network where the model allows and a check finds it equal.
-    threads: tasks that run at the same time, each on a Python thread; needs the fast network and tasks
-        that do not depend on each other, else they run one by one. Same bits as one by one. Let torch
-        itself use one thread then (`torch.set_num_threads(1)`); memory grows with the threads.
+    threads: tasks that run at the same time, in training and in evaluation, each on a Python thread;
+        needs the fast network and, in training, tasks that do not depend on each other, else they run
+        one by one. Same bits as one by one. Let torch itself use one thread then
+        (`torch.set_num_threads(1)`); memory grows with the threads.
     """
 
     in_parts = True  # whether the tasks of a batch may be given in several calls of `backward`
@@ -172,13 +176,28 @@ class MetaLearner(nn.Module):
 
         Not transductive: the batch statistics for a query come from the support set and that query.
         """
-        return self._predict(task, self._steps(steps), transductive, every=False)[0]
+        return self.predictions([task], steps, transductive, by_step=False)[0][0]
 
     def logits_by_step(
         self, task: Task, steps: int | None = None, transductive: bool = False
     ) -> torch.Tensor:
         """Outputs [steps + 1, queries, ways] after 0, 1, ... inner steps, otherwise as `logits`."""
-        return torch.stack(self._predict(task, self._steps(steps), transductive, every=True))
+        return self.predictions([task], steps, transductive)[0]
+
+    def predictions(
+        self,
+        tasks: Sequence[Task],
+        steps: int | None = None,
+        transductive: bool = False,
+        by_step: bool = True,
+    ) -> list[torch.Tensor]:
+        """`logits_by_step` of each task, several at a time with `threads`; or the last step alone."""
+        steps = self._steps(steps)
+        for place, task in enumerate(tasks):
+            check_task(task, place)
+            self.functional.choose(task.support)
+        with batch_statistics(self.model, training=False), buffers_kept(self.model):
+            return list(self._each(tasks, lambda t: self._predict(t, steps, transductive, by_step)))
 
     def network(self, params: Params, inputs: torch.Tensor) -> torch.Tensor:
         """The model as a function of its parameters: the fast one if it was found equal."""
@@ -212,32 +231,32 @@ class MetaLearner(nn.Module):
         """Run the rule on the tasks in order: the graph of one is gone before the next begins."""
         if not self.separable:
             yield self.meta_gradient(tasks, first)
-        elif self._on_threads(len(tasks)):
-            with ThreadPoolExecutor(min(self.threads, len(tasks))) as pool:
-                numbers = range(first, first + len(tasks))
-                yield from pool.map(lambda task, at: self.meta_gradient([task], at), tasks, numbers)
         else:
-            yield from (self.meta_gradient([task], first + i) for i, task in enumerate(tasks))
+            numbered = list(enumerate(tasks, first))
+            yield from self._each(numbered, lambda pair: self.meta_gradient([pair[1]], pair[0]))
+
+    def _each(self, items: Sequence[Item], run: Callable[[Item], Result]) -> Iterator[Result]:
+        """The results in order, one after the other or on threads."""
+        if self._on_threads(len(items)):
+            with ThreadPoolExecutor(min(self.threads, len(items))) as pool:
+                yield from pool.map(run, items)
+        else:
+            yield from map(run, items)
 
     def _on_threads(self, tasks: int) -> bool:
         """The general network swaps the module's parameters, and autocast is a thread's own."""
         several = min(self.threads, tasks) > 1
         return several and self.functional.is_fast and not torch.is_autocast_enabled("cpu")
 
-    def _predict(self, task: Task, steps: int, transductive: bool, every: bool) -> list[torch.Tensor]:
-        check_task(task, 0)
-        self.functional.choose(task.support)
+    def _predict(self, task: Task, steps: int, transductive: bool, by_step: bool) -> torch.Tensor:
         found = []
-        with batch_statistics(self.model, training=False), buffers_kept(self.model):
-            trajectory = self.trajectory(task.support, task.support_labels, steps)
-            for step, params in enumerate(trajectory):
-                if every or step == steps:
-                    with self.prediction_mode(transductive):
-                        outputs = self.functional.predict(
-                            params, task.support, task.query, transductive
-                        )
-                    found.append(outputs)
-        return found
+        for step, params in enumerate(self.trajectory(task.support, task.support_labels, steps)):
+            if by_step or step == steps:
+                with self.prediction_mode(transductive):
+                    found.append(
+                        self.functional.predict(params, task.support, task.query, transductive)
+                    )
+        return torch.stack(found)
 
     def _query_scores(self, params: Params, task: Task) -> tuple[torch.Tensor, torch.Tensor]:
         """Loss (with its graph) and accuracy of a task's queries; NaN without queries."""

@@ -11,7 +11,7 @@ from torch import nn
 from torch.autograd import Function
 from torch.nn.functional import linear
 
-from gradaccord.meta.network.conv4_block import Along, Back, Block, Maybe, Tape
+from gradaccord.meta.network.conv4_block import Along, Back, Block, Maybe, Tape, activate_
 from gradaccord.meta.network.conv4_first_block import (
     FirstAlong,
     FirstBack,
@@ -102,6 +102,36 @@ class FastConv4:
             found, _ = self.backward(tapes, slope.detach(), frozenset(of))
         return [found[name] for name in of]
 
+    @torch.no_grad()
+    def predict(self, params: Parameters, support: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
+        """The logits [queries, ways], each by the statistics of the support set and that query alone.
+
+        One pass: the first convolution is shared by all, the other ones see every group.
+        """
+        shots, size = len(support), len(support) + 1
+        first, *rest = self.blocks
+        images = torch.cat([support, query]).contiguous(memory_format=torch.channels_last)
+        y, *moments = first.measured(params, images)
+        by_group = [
+            torch.cat([m[:shots].expand(len(query), -1, -1), m[shots:].unsqueeze(1)], 1)
+            for m in moments
+        ]
+        a, b = (t.view(len(query), 1, 1, 1, -1) for t in first.factors(params, *by_group))
+        y = y.permute(0, 2, 3, 1)
+        hidden = y.new_empty(len(query), size, *y.shape[1:])
+        torch.addcmul(b, y[:shots], a, out=hidden[:, :shots])
+        torch.addcmul(b, y[shots:].unsqueeze(1), a, out=hidden[:, shots:])
+        for before, block in zip(self.blocks, rest, strict=False):
+            x = activate_(hidden, before.slope).flatten(0, 1).permute(0, 3, 1, 2)
+            y, *moments = block.measured(params, x)
+            y = y.permute(0, 2, 3, 1)
+            y = y.reshape(len(query), size, *y.shape[1:])
+            by_group = [m.view(len(query), size, -1) for m in moments]
+            a, b = (t.view(len(query), 1, 1, 1, -1) for t in block.factors(params, *by_group))
+            hidden = torch.addcmul(b, y, a)
+        last = activate_(hidden[:, -1], self.blocks[-1].slope).permute(0, 3, 1, 2)
+        return linear(self._features(last), *(params[name] for name in HEAD))
+
     # The four passes. None of them records a graph.
 
     def forward(self, params: Parameters, images: torch.Tensor) -> tuple[torch.Tensor, Tapes]:
@@ -115,7 +145,7 @@ class FastConv4:
         for block in rest:
             hidden, tape = block.forward(params, hidden)
             tapes.append(tape)
-        features = hidden.mean((2, 3)) if self.mean else hidden.flatten(1)
+        features = self._features(hidden)
         weight, bias = (params[name] for name in HEAD)
         return linear(features, weight, bias), Tapes(tapes, hidden, features, weight)
 
@@ -155,7 +185,7 @@ class FastConv4:
         logits = logits.expand(len(tapes.features), len(tapes.head))
         features = None
         if hidden is not None:
-            features = hidden.mean((2, 3)) if self.mean else hidden.flatten(1)
+            features = self._features(hidden)
             logits = logits + features @ tapes.head.t()
         if weight is not None:
             logits = logits + tapes.features @ weight.t()
@@ -216,6 +246,10 @@ class FastConv4:
             return 0
         depths = (place for place, block in enumerate(self.blocks) if not block.names.isdisjoint(of))
         return next(depths, len(self.blocks))
+
+    def _features(self, hidden: torch.Tensor) -> torch.Tensor:
+        """What the head sees."""
+        return hidden.mean((2, 3)) if self.mean else hidden.flatten(1)
 
     def _spread(self, features: torch.Tensor, tapes: Tapes) -> torch.Tensor:
         """The gradient by the last block's output, in memory that may be overwritten."""

@@ -84,7 +84,7 @@ class Block:
             y, scale, params[self.shift], None, None, True, 0.0, self.epsilon
         )
         # A rising activation may as well come after the maximum, on a quarter of the values.
-        if self.pools and not self.pools_first:
+        if self._pools_late:
             hidden, picked = self._pool(hidden)
         out = activate_(hidden, self.slope)
         return out, Tape(x, kernel, scale, convolved, y, mean, r, picked, out)
@@ -94,7 +94,7 @@ class Block:
     ) -> tuple[Maybe, dict[str, torch.Tensor], Back]:
         """Gradients by the input and by the parameters; `grad` is overwritten."""
         g = through_(grad, tape.out, self.slope)
-        if self.pools and not self.pools_first:
+        if self._pools_late:
             g = self._unpool(g, tape)
         by_y, by_scale, by_shift = _normalise_backward(g, tape.y, tape.scale, tape.mean, tape.r)
         by_convolved = self._unpool(by_y, tape) if self.pools_first and self.pools else by_y
@@ -124,7 +124,7 @@ class Block:
         factor = scale * tape.r
         hidden = torch.addcmul(_wide(shift - factor * tape.mean), tape.y, _wide(factor))
         hidden = hidden.add_(u) if tape.scale is None else hidden.addcmul_(u, _wide(tape.scale))
-        if self.pools and not self.pools_first:
+        if self._pools_late:
             hidden = _taken(hidden, tape.picked)
         out = through_(hidden, tape.out, self.slope)
         return out, Along(x, kernel, scale, u, sum_z / count)
@@ -140,7 +140,7 @@ class Block:
             w r P(change of g) + r (vw - w r k) P g - w r q u - (w r / n) sum(g u) z
         """
         g = through_(grad, tape.out, self.slope)
-        if self.pools and not self.pools_first:
+        if self._pools_late:
             g = self._unpool(g, tape)
         y, mean, r, u = tape.y, tape.mean, tape.r, along.u
         by_y, by_scale, by_shift = _normalise_backward(g, y, tape.scale, mean, r)
@@ -168,6 +168,41 @@ class Block:
             by_x = by_x if by_x is None or more_x is None else by_x.add_(more_x)
             by_weight = by_weight if more_weight is None else by_weight.add_(more_weight)
         return by_x, self._named(by_weight, by_scale.add_(dot), by_shift)
+
+    # Prediction, with the statistics of groups of images.
+
+    def measured(
+        self, params: Parameters, x: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Images after convolution and pooling; mean and variance [N, C] of what the norm sees.
+
+        Pooling commutes with a rising norm: where its scale is negative, the kernel's sign is turned.
+        """
+        kernel = _last(params[self.weight])
+        if self._pools_late and self.scale in params:
+            kernel = kernel * params[self.scale].sign().view(-1, 1, 1, 1)
+        y = self._convolve(x, kernel)
+        if self.pools and self.pools_first:
+            y, _ = self._pool(y)
+        rows = y.permute(0, 2, 3, 1).flatten(1, 2)
+        mean = rows.mean(1)
+        variance = (rows - mean.unsqueeze(1)).square_().mean(1)
+        return self._pool(y)[0] if self._pools_late else y, mean, variance
+
+    def factors(
+        self, params: Parameters, means: torch.Tensor, variances: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """a and b of the norm a y + b of each group, [G, C], from its images' moments [G, n, C]."""
+        mean = means.mean(1)
+        variance = (variances + (means - mean.unsqueeze(1)).square()).mean(1)
+        a = (variance + self.epsilon).rsqrt()
+        if self.scale in params:
+            a = a * (params[self.scale].abs() if self._pools_late else params[self.scale])
+        return a, params[self.shift] - a * mean
+
+    @property
+    def _pools_late(self) -> bool:
+        return self.pools and not self.pools_first
 
     def _named(
         self, by_weight: torch.Tensor, by_scale: torch.Tensor, by_shift: torch.Tensor

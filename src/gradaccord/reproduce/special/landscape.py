@@ -6,21 +6,26 @@ from pathlib import Path
 from typing import Any
 
 from gradaccord.reproduce.special.outcome import Outcome
+from gradaccord.showcase.landscape.problem import STARTS
 from gradaccord.showcase.landscape.runs import Row, run
 
 
 def landscape(settings: dict[str, Any], seed: int, *, data: Path | None, folder: Path) -> Outcome:
-    """settings: those of `showcase.landscape.runs.run`; its `seeds` are starts of the random methods.
+    """settings: those of `showcase.landscape.runs.run`, whose `seeds` are runs of the random methods;
+    and `starts`: points [x, y] of its `STARTS`, by default all three.
 
     A method is a task here, a method at another rate `name @ rate`. Each has the summed loss, the
     cosine, and the share of runs that end trapped in one task's optimum, all as means over starts.
     """
-    result = run(**settings)
+    starts = _starts(settings.get("starts"))
+    result = run(**{name: value for name, value in settings.items() if name != "starts"})
     groups: dict[str, list[Row]] = {}
     for row in result.rows:
-        groups.setdefault(row.method, []).append(row)
+        if row.start in starts:
+            groups.setdefault(row.method, []).append(row)
     for row in result.sweep:
-        groups.setdefault(f"{row.method} @ {row.rate:g}", []).append(row)
+        if row.start in starts:
+            groups.setdefault(f"{row.method} @ {row.rate:g}", []).append(row)
     test = {
         name: {
             "trapped": 100 * sum(row.trapped_share for row in rows) / len(rows),
@@ -31,3 +36,13 @@ def landscape(settings: dict[str, Any], seed: int, *, data: Path | None, folder:
         for name, rows in groups.items()
     }
     return Outcome(test=test, trained=list(dict.fromkeys(row.method for row in result.rows)))
+
+
+def _starts(given: Any) -> list[tuple[float, ...]]:
+    known = [tuple(start) for start in STARTS.tolist()]
+    wanted = known if given is None else [tuple(map(float, start)) for start in given]
+    for start in wanted:
+        if start not in known:
+            shown = ", ".join(map(str, known))
+            raise ValueError(f"`starts` holds {start}: use some of {shown}.")
+    return wanted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from gradaccord.compare.comparison import Standing
@@ -90,9 +91,11 @@ def _forgetting(names: Names, standings: Sequence[Standing]) -> str:
         }
     )
     if least is most or not pairs[most.method, least.method].clear:
+        seen = math.nan if least is most else pairs[most.method, least.method].smallest_effect
         return (
             "what is forgotten of them does not differ clearly (masked-character loss "
-            f"{low:+.2f} to {high:+.2f})"
+            f"{low:+.2f} to {high:+.2f}"
+            + (f"; the test could see {seen:.2f})" if math.isfinite(seen) else ")")
         )
     found = (
         f"{least.method} forgets least of them (masked-character loss {low:+.2f}, at a training loss "

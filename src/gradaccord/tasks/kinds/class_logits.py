@@ -64,6 +64,19 @@ class NamedClasses(ClassLogits[E]):
             "f1": 100 * float(f1_score(gold, predicted, **options)),
         }
 
+    def chance(self, examples: Sequence[E], predictions: Sequence[Any]) -> dict[str, float]:
+        """Of k classes 1 / k is right; a class with share s has precision s and recall 1 / k."""
+        gold, _ = self.labelled(examples, predictions)
+        shares = [gold.count(label) / len(gold) for label in self.labels]
+        of_class = [f1(share, 1 / len(shares)) for share in shares]
+        mean = of_class[-1] if self.average == "binary" else sum(of_class) / len(of_class)
+        return {"accuracy": 100 / len(self.labels), "f1": 100 * mean}
+
+
+def f1(precision: float, recall: float) -> float:
+    """Their harmonic mean; 0 if both are."""
+    return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+
 
 class Answered(Protocol):
     """An example whose label is 0 (no), 1 (yes) or None (not labelled)."""
@@ -104,6 +117,9 @@ class Binary(ClassLogits[B]):
 
         gold, predicted = self.answers(examples, predictions)
         return {"accuracy": 100 * float(accuracy_score(gold, predicted))}
+
+    def chance(self, examples: Sequence[B], predictions: Sequence[Any]) -> dict[str, float]:
+        return {"accuracy": 50.0}
 
     def class_pairs(self, gold: Any, predicted: Any) -> list[tuple[str, str]]:
         return [(self.class_names[gold], self.class_names[bool(predicted)])]

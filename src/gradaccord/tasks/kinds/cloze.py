@@ -82,6 +82,16 @@ class EntityCloze(ClassLogits[Cloze]):
         _, predicted = self.labelled(examples, predictions)
         return best_matches(predicted, [e.answers for e in examples if e.answers])
 
+    def chance(self, examples: Sequence[Cloze], predictions: Sequence[Any]) -> dict[str, float]:
+        """The mean over the entities of each passage."""
+        known = [e for e in examples if e.answers]
+        of = [best_matches(_entities(e), [e.answers] * len(_entities(e))) for e in known]
+        return {name: sum(one[name] for one in of) / len(of) for name in ("f1", "em")}
+
+    def constant(self, examples: Sequence[Cloze], predictions: Sequence[Any]) -> list[Any]:
+        """The first entity of each passage."""
+        return [e.entities[0] for e in examples]
+
 
 def best_matches(predictions: Sequence[str], answers: Sequence[Sequence[str]]) -> dict[str, float]:
     """F1 and exact match in percent, for each prediction against the answer that fits it best."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.functional import pad
+from torch.nn.functional import interpolate, pad
 
 from gradaccord.data.encoded import Batch, Encoded
 from gradaccord.data.images.labelled import Images, Picture
@@ -30,6 +30,7 @@ class ImageClassification(NamedClasses[Picture]):
     crop: in training, images are padded by this many black pixels and cut at random to their size.
     flip: in training, half of the images are turned left to right.
     head: "linear", "hidden" (one layer as wide as the features) or a list of layer sizes.
+    size: height and width in pixels that images are resized to; None: as they are.
     """
 
     labels: tuple[str, ...]
@@ -39,6 +40,7 @@ class ImageClassification(NamedClasses[Picture]):
     flip: bool = False
     head: Layers = "linear"
     dropout: float | None = None
+    size: int | None = None
 
     kind = "image"
     starting_file = StartingFile(
@@ -52,6 +54,8 @@ class ImageClassification(NamedClasses[Picture]):
             raise ValueError(f"`mean` has {len(self.mean)} values and `std` {len(self.std)}: one each.")
         if min(self.std) <= 0:
             raise ValueError(f"`std` is {self.std}: every value must be above 0.")
+        if self.size is not None and self.size < 1:
+            raise ValueError(f"`size` is {self.size}: it must be at least 1 pixel.")
         if self.crop < 0:
             raise ValueError(f"`crop` is {self.crop}: it must be 0 or more pixels.")
 
@@ -73,7 +77,7 @@ class ImageClassification(NamedClasses[Picture]):
             ids=None,
             first=torch.arange(len(images) + 1, device="cpu"),
             example=torch.arange(len(images), device="cpu"),
-            columns={"image": images.images, "label": images.labels},
+            columns={"image": resized(images.images, self.size), "label": images.labels},
         )
 
     def new_head(self, trunk: Trunk) -> nn.Module:
@@ -96,7 +100,10 @@ class ImageClassification(NamedClasses[Picture]):
         return given
 
     def sample_code(self, trunk: Mapping[str, Any]) -> tuple[str, list[str]]:
-        shape = f"{len(self.mean)}, {trunk.get('size', 32)}, {trunk.get('size', 32)}"
+        size = trunk.get("size", 32)
+        if not isinstance(size, int):
+            raise ValueError(f"The model's `size` is {size!r}: it must be a whole number.")
+        shape = f"{len(self.mean)}, {size}, {size}"
         imports = ["from gradaccord.data.images.labelled import Picture", "import torch"]
         return f"Picture(torch.zeros({shape}, dtype=torch.uint8), None)", imports
 
@@ -125,6 +132,17 @@ class ImageHead(nn.Module):
         scaled = (images.to(self.mean.dtype) / 255 - self.mean) / self.std  # type: ignore[operator,arg-type]
         logits: torch.Tensor = self.layers(trunk({"image": scaled}).pooled)
         return logits
+
+
+def resized(images: torch.Tensor, size: int | None) -> torch.Tensor:
+    """Images of `size` by `size` pixels, antialiased; None: as they are."""
+    if size is None or images.shape[-2:] == (size, size):
+        return images
+    parts = [
+        interpolate(part.float(), (size, size), mode="bilinear", antialias=True).round().clamp(0, 255)
+        for part in torch.split(images, 1000)
+    ]
+    return torch.cat([part.to(torch.uint8) for part in parts])
 
 
 def augmented(images: torch.Tensor, crop: int, flip: bool) -> torch.Tensor:

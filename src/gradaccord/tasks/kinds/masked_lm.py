@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -118,6 +119,15 @@ class MaskedLM(Task[Line]):
         loss = sum(prediction["loss"] for prediction in predictions) / count
         perplexity = math.exp(min(loss, 700.0))
         return {"accuracy": 100 * right / count, "loss": loss, "perplexity": perplexity}
+
+    def chance(self, examples: Sequence[Line], predictions: Sequence[Any]) -> dict[str, float]:
+        """One of the tokens that are asked for anywhere in the split."""
+        return {"accuracy": 100 / len({t for p in predictions for t in p["masked"]})}
+
+    def constant(self, examples: Sequence[Line], predictions: Sequence[Any]) -> list[Any]:
+        """The most common of these tokens."""
+        common = Counter(t for p in predictions for t in p["masked"]).most_common(1)[0][0]
+        return [{**p, "tokens": [common] * len(p["masked"])} for p in predictions]
 
 
 class MaskingHead(nn.Module):

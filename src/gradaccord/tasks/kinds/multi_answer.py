@@ -13,7 +13,7 @@ from gradaccord.data.encoded import Encoded
 from gradaccord.data.examples import Candidate
 from gradaccord.models.tokens import Tokens
 from gradaccord.models.trunks.trunk import Trunk
-from gradaccord.tasks.kinds.class_logits import Binary, binary_labels
+from gradaccord.tasks.kinds.class_logits import Binary, binary_labels, f1
 from gradaccord.tasks.kinds.sequences import Layers, sequence_head
 from gradaccord.tasks.task import StartingFile
 from gradaccord.tasks.tokenising import tokenised
@@ -67,3 +67,12 @@ class MultiAnswer(Binary[Candidate]):
             "f1a": 100 * float(f1_score(gold, predicted, zero_division=0.0)),
             "em": 100 * sum(right.values()) / len(right),
         }
+
+    def chance(self, examples: Sequence[Candidate], predictions: Sequence[Any]) -> dict[str, float]:
+        """Half of the right answers are found, among half of the wrong ones."""
+        gold, _ = self.answers(examples, predictions)
+        return {"f1a": 100 * f1(sum(gold) / len(gold), 0.5)}
+
+    def constant(self, examples: Sequence[Candidate], predictions: Sequence[Any]) -> list[Any]:
+        """All answers are right: the other constant has no F1."""
+        return [True] * len(examples)

@@ -122,6 +122,15 @@ class MultipleChoice(ClassLogits[Choices]):
                 raise ValueError(f"A prediction is {prediction!r}: it must be the number of a choice.")
         return {"accuracy": 100 * float(accuracy_score(gold, predicted))}
 
+    def chance(self, examples: Sequence[Choices], predictions: Sequence[Any]) -> dict[str, float]:
+        known = [1 / len(e.choices) for e in examples if e.label is not None]
+        return {"accuracy": 100 * sum(known) / len(known)}
+
+    def predicts_one_class(self, examples: Sequence[Choices], predictions: Sequence[Any]) -> bool:
+        """Whether it always takes the choice at the same place."""
+        gold, predicted = self.labelled(examples, predictions)
+        return len(set(gold)) > 1 and len(set(predicted)) == 1
+
 
 class ChoiceHead(nn.Module):
     """A score for each sequence, gathered into a row of scores for each example."""

@@ -149,6 +149,14 @@ class QuestionAnswering(Task[Question]):
                 scores[f"best_{metric}"] = self.best_threshold(examples, predictions, metric).score
         return scores
 
+    def chance(self, examples: Sequence[Question], predictions: Sequence[Any]) -> dict[str, float]:
+        """Of all spans of a context hardly any is right: 0."""
+        return {"f1": 0.0, "exact_match": 0.0}
+
+    def constant(self, examples: Sequence[Question], predictions: Sequence[Any]) -> list[Any]:
+        """No answer: right for questions that have none, where they count."""
+        return [""] * len(examples)
+
     def best_threshold(
         self,
         examples: Sequence[Question],

@@ -123,6 +123,19 @@ class Regression(SentenceOrPair):
                 raise ValueError(f"A prediction is {prediction!r}: it must be a number.")
         return correlations(gold, predicted)
 
+    def chance(self, examples: Sequence[Text], predictions: Sequence[Any]) -> dict[str, float]:
+        """Numbers that have nothing to do with the truth."""
+        return {"pearson": 0.0, "spearman": 0.0}
+
+    def constant(self, examples: Sequence[Text], predictions: Sequence[Any]) -> list[Any]:
+        """The mean of the truth, whose correlation counts as 0."""
+        gold, _ = self.labelled(examples, predictions)
+        return [sum(gold) / len(gold)] * len(examples)
+
+    def standard_error(self, score: float, count: int) -> float:
+        """Of a correlation that is truly 0."""
+        return 100 / math.sqrt(max(count - 1, 1))
+
     def error(self, example: Text, gold: Any, predicted: Any, row: Any) -> float | None:
         return abs(float(predicted) - float(gold))
 

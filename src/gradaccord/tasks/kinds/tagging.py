@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -171,6 +172,15 @@ class Tagging(Task[Tagged]):
             "precision": 100 * float(precision),
             "recall": 100 * float(recall),
         }
+
+    def chance(self, examples: Sequence[Tagged], predictions: Sequence[Any]) -> dict[str, float]:
+        """Of tags drawn once, word by word."""
+        draw = random.Random(0)
+        return self.score(examples, [draw.choices(self.tags, k=len(e.words)) for e in examples])
+
+    def constant(self, examples: Sequence[Tagged], predictions: Sequence[Any]) -> list[Any]:
+        """No entity anywhere."""
+        return [[OUTSIDE] * len(example.words) for example in examples]
 
     def takes_labels(self, labels: Sequence[str]) -> bool:
         """Tags are compared by name, and a type that does not occur does no harm."""

@@ -1,0 +1,156 @@
+"""The tests of an entry: every arm against the baseline and its control, paired by seed."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gradaccord.compare.statistics import Difference, corrected
+from gradaccord.report.answer import half_interval
+from gradaccord.reproduce.entry import Entry, Setting, Size
+from gradaccord.reproduce.plan import is_current
+from gradaccord.reproduce.records import AVERAGE, RunRecord, by_seed, read_records
+
+ALL = "all variants"  # the mean over them, seed by seed
+
+
+@dataclass(frozen=True)
+class Tested:
+    """One difference of two arms, in the order in which the claim names them."""
+
+    scope: str  # a variant, or `ALL`
+    budget: str
+    arm: str
+    against: str
+    metric: str
+    lower: bool  # whether lower is better
+    primary: bool
+    difference: Difference
+
+    @property
+    def gain(self) -> float:
+        """How much better the arm is."""
+        return -self.difference.mean if self.lower else self.difference.mean
+
+    @property
+    def half(self) -> float:
+        """Half of the 95 % interval; NaN without a test."""
+        return half_interval(self.difference)
+
+    @property
+    def seen(self) -> float:
+        """The smallest true difference that this test sees with 80 % power; NaN without a test."""
+        return self.difference.smallest_effect
+
+    @property
+    def better(self) -> bool:
+        """Whether the arm is clearly better, all tests of the family counted."""
+        return self.difference.clear and self.gain > 0
+
+    @property
+    def worse(self) -> bool:
+        """Whether it is clearly worse."""
+        return self.difference.clear and self.gain < 0
+
+
+def current_records(entry: Entry, results: Path, size: Size = "small") -> list[RunRecord]:
+    """The records that were made with the present settings of an entry."""
+    setting = entry.small if size == "small" else entry.full
+    if setting is None:
+        return []
+    return [
+        record
+        for record in read_records(results, entry.runs, size)
+        if record.variant in setting.variants
+        and record.arm in setting.arms
+        and is_current(record, setting.content(record.variant, record.arm))
+    ]
+
+
+def differences_of(setting: Setting, records: Sequence[RunRecord]) -> list[Tested]:
+    """All tests that have a pair of runs, the primary one first.
+
+    p values are corrected by Holm for all tests of a scope: those on the mean of all variants are one
+    family, those on each single variant another.
+    """
+    scopes = [*setting.variants, *([ALL] if len(setting.variants) > 1 else [])]
+    found: list[Tested] = []
+    for scope in scopes:
+        made = [test for test in _of_scope(setting, scope, records) if test.difference.count]
+        family = corrected({i: test.difference for i, test in enumerate(made)})
+        found += [replace(test, difference=family[i]) for i, test in enumerate(made)]
+    return sorted(found, key=lambda test: (not test.primary, test.scope != ALL))
+
+
+def primary_scope(setting: Setting) -> str:
+    """Where the primary test is made: on its variant, or on the mean of all."""
+    named = setting.primary.variant if setting.primary else None
+    return named or (ALL if len(setting.variants) > 1 else next(iter(setting.variants)))
+
+
+def seeds_of(
+    records: Sequence[RunRecord],
+    scope: str,
+    budget: str,
+    arm: str,
+    metric: str,
+    variants: Sequence[str],
+) -> dict[int, float]:
+    """Seed -> value of an arm; for all variants only seeds that each of them has."""
+    own = [one for one in records if (one.budget, one.arm) == (budget, arm)]
+    if scope != ALL:
+        return by_seed([one for one in own if one.variant == scope], metric)
+    each = [by_seed([one for one in own if one.variant == name], metric) for name in variants]
+    common = set.intersection(*(set(values) for values in each))
+    return {seed: statistics.fmean(values[seed] for values in each) for seed in sorted(common)}
+
+
+def _of_scope(setting: Setting, scope: str, records: Sequence[RunRecord]) -> Iterator[Tested]:
+    metric = setting.primary.metric if setting.primary else AVERAGE
+    lower = setting.primary is not None and setting.primary.better == "lower"
+    for budget in setting.budgets:
+        for arm, against in _pairs(setting, budget):
+            ours, theirs = (
+                seeds_of(records, scope, budget, name, metric, list(setting.variants))
+                for name in (arm, against)
+            )
+            yield Tested(
+                scope, budget, arm, against, metric, lower,
+                _is_primary(setting, scope, budget, arm, against), Difference.between(ours, theirs),
+            )  # fmt: skip
+
+
+def _is_primary(setting: Setting, scope: str, budget: str, arm: str, against: str) -> bool:
+    chosen = setting.primary
+    return (
+        chosen is not None
+        and (arm, against) == (chosen.arm, chosen.against)
+        and budget == (chosen.budget or next(iter(setting.budgets)))
+        and scope == primary_scope(setting)
+    )
+
+
+def _pairs(setting: Setting, budget: str) -> list[tuple[str, str]]:
+    """Arm and what it is compared with; each pair once, that of the primary test as it names it."""
+    run = [arm for arm in setting.arms if arm in setting.arms_at(budget)]  # type: ignore[arg-type]
+    pairs = []
+    if setting.primary is not None:
+        pairs.append((setting.primary.arm, setting.primary.against))
+    pairs += [(arm, setting.baseline) for arm in run if setting.baseline is not None]
+    pairs += list(setting.controls.items())
+    once = {frozenset(pair): pair for pair in reversed(pairs)}
+    return [
+        pair
+        for pair in dict.fromkeys(pairs)
+        if once[frozenset(pair)] == pair and len(set(pair)) == 2 and set(pair) <= set(run)
+    ]
+
+
+def number(value: float, digits: int = 2, sign: bool = False) -> str:
+    """A number, or a dash where there is none."""
+    if not math.isfinite(value):
+        return "–"
+    return f"{value:+.{digits}f}" if sign else f"{value:.{digits}f}"

@@ -1,0 +1,100 @@
+"""The figures of `docs/results.md`: all primary tests in one picture, and the valley."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gradaccord.probe.figure import new_figure
+from gradaccord.reproduce.differences import current_records
+from gradaccord.reproduce.entry import Entry
+from gradaccord.reproduce.status import status_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+VALLEY = "controls-valley"
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")  # Okabe and Ito's
+GREY = "#888888"
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A figure. entry: below which it stands; empty: at the top."""
+
+    file: str
+    caption: str
+    make: Callable[[], Figure]
+    entry: str = ""
+
+    @property
+    def markdown(self) -> str:
+        """The line that shows it."""
+        return f"![{self.caption}](figures/{self.file})"
+
+    def save(self, path: Path) -> None:
+        """Write it as a PNG."""
+        self.make().savefig(path, dpi=100, metadata={"Software": None})
+
+
+def primary_tests(entries: Mapping[str, Entry], results: Path) -> Drawn | None:
+    """Every primary test that has runs, in units of the smallest effect worth having."""
+    rows = []
+    for name, entry in entries.items():
+        test = status_of(entry, results).primary
+        if test is not None and entry.small is not None and entry.small.primary is not None:
+            unit = entry.small.primary.smallest_effect
+            label = f"{name}\n{test.arm} against {test.against}"
+            half = test.half / unit if math.isfinite(test.half) else 0.0
+            rows.append((label, test.gain / unit, half, test.difference.clear))
+    if not rows:
+        return None
+
+    def make() -> Figure:
+        figure = new_figure(7.5, 1.1 + 0.55 * len(rows))
+        axes = figure.add_subplot()
+        for place, (_, gain, half, clear) in enumerate(rows):
+            colour = COLOURS[0] if clear else GREY
+            axes.plot([gain - half, gain + half], [place, place], color=colour, lw=2)
+            axes.plot([gain], [place], "o", color=colour)
+        axes.axvline(0, color="black", lw=0.8)
+        axes.axvline(1, color=COLOURS[1], lw=0.8, ls="--")
+        axes.set_yticks(range(len(rows)), [label for label, *_ in rows], fontsize=8)
+        axes.set_ylim(len(rows) - 0.5, -0.5)
+        axes.set_xlabel("gain, in units of the smallest effect worth having (dashed)", fontsize=8)
+        return figure
+
+    caption = "Primary tests: gains with 95 % intervals; grey where p, corrected, is 0.05 or more."
+    return Drawn("results-primary.png", caption, make)
+
+
+def valley(entries: Mapping[str, Entry], results: Path) -> Drawn | None:
+    """The summed loss over the steps, a line a start."""
+    entry = entries.get(VALLEY)
+    records = current_records(entry, results) if entry else []
+    if not records:
+        return None
+
+    def make() -> Figure:
+        figure = new_figure(7.5, 3.2)
+        axes = figure.add_subplot()
+        for place, arm in enumerate(dict.fromkeys(record.arm for record in records)):
+            own = [record for record in records if record.arm == arm]
+            for i, record in enumerate(own):
+                steps = [point.step for point in record.curve]
+                losses = [point.values["loss"] for point in record.curve]
+                label = arm if i == 0 else None
+                axes.plot(steps, losses, color=COLOURS[place], lw=0.9, alpha=0.7, label=label)
+        axes.set_xlabel("steps", fontsize=8)
+        axes.set_ylabel("summed loss", fontsize=8)
+        axes.legend(frameon=False, fontsize=8)
+        return figure
+
+    caption = "The two-task valley: the summed loss over the steps, a line for each start."
+    return Drawn("results-valley.png", caption, make, VALLEY)
+
+
+FIGURES = (primary_tests, valley)

@@ -1,0 +1,164 @@
+"""Where an entry stands, and what its records say about the claim."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from gradaccord.compare.statistics import Mean, short_p
+from gradaccord.reproduce.differences import Tested, current_records, differences_of
+from gradaccord.reproduce.entry import DATA, Entry, Primary, Setting, Size
+from gradaccord.reproduce.plan import plan
+from gradaccord.reproduce.records import RunRecord
+from gradaccord.reproduce.table import interval
+
+Word = Literal[
+    "reproduced", "not reproduced", "measured at small scale", "recipe only", "published numbers only",
+    "not run",
+]  # fmt: skip
+Verdict = Literal[
+    "holds", "holds in part", "does not hold here", "not testable here", "no test planned", "not run"
+]
+
+
+@dataclass(frozen=True)
+class Status:
+    """word: of the entry; verdict: on its claim; result: what was found, in sentences."""
+
+    word: Word
+    verdict: Verdict
+    result: str
+    done: int = 0  # runs that have a record
+    planned: int = 0
+    primary: Tested | None = None
+
+    @property
+    def text(self) -> str:
+        """The word, and how many runs there are of those planned, if some are missing."""
+        return f"{self.word} ({self.done} of {self.planned} runs)" if self._partly else self.word
+
+    @property
+    def _partly(self) -> bool:
+        return 0 < self.done < self.planned
+
+
+def status_of(entry: Entry, results: Path) -> Status:
+    """From the records in full size if there are any, else from those in small."""
+    if entry.kind == DATA:
+        return Status("published numbers only", "not testable here", "The paper's numbers, as data.")
+    size: Size = "full" if current_records(entry, results, "full") else "small"
+    if entry.recipe_only and size == "small":
+        return Status("recipe only", "not testable here", f"Missing: {entry.recipe_only}.")
+    setting = entry.setting(size)
+    records = current_records(entry, results, size)
+    planned = plan(entry, size)
+    keys = {(record.variant, record.arm, record.budget, record.seed) for record in records}
+    done = sum((one.variant, one.arm, one.budget, one.seed) in keys for one in planned)
+    if not done:
+        return Status("not run", "not run", "Not run.", 0, len(planned))
+    tests = differences_of(setting, records)
+    primary = next((test for test in tests if test.primary), None)
+    word, verdict, result = _decided(setting, records, tests, primary)
+    return Status(word, verdict, result, done, len(planned), primary)
+
+
+def _decided(
+    setting: Setting, records: Sequence[RunRecord], tests: Sequence[Tested], primary: Tested | None
+) -> tuple[Word, Verdict, str]:
+    small: Word = "measured at small scale"
+    if setting.primary is None:
+        verdict, result = _exploratory(setting, tests)
+        return small, verdict, result
+    if primary is None:
+        return small, "not run", "The primary test is not run yet."
+    result = sentence(primary)
+    if primary.difference.count < setting.seeds:
+        return small, "not run", f"{result} Runs are missing ({setting.seeds} seeds are planned)."
+    weak, learned = unlearned(setting, records, setting.primary)
+    if weak:
+        what = "so that nothing can be tested" if not learned else "which weakens the test"
+        result = f"At this scale {'; '.join(weak)}, {what}. {result}"
+    if weak and not learned:
+        return small, "not testable here", result
+    if primary.better:
+        whole = primary.gain >= setting.primary.smallest_effect and not _lost(tests, primary)
+        return "reproduced", "holds" if whole else "holds in part", result
+    if primary.gain + primary.half < setting.primary.smallest_effect:
+        return "not reproduced", "does not hold here", (
+            f"{result} The interval leaves out an effect of {setting.primary.smallest_effect:g}."
+        )  # fmt: skip
+    return small, "not testable here", (
+        f"{result} The interval still holds an effect of {setting.primary.smallest_effect:g}."
+    )  # fmt: skip
+
+
+def _lost(tests: Sequence[Tested], primary: Tested) -> bool:
+    """Whether the arm is clearly worse than another that it is compared with."""
+    return any(
+        test.worse
+        for test in tests
+        if (test.arm, test.scope, test.budget) == (primary.arm, primary.scope, primary.budget)
+    )
+
+
+def _exploratory(setting: Setting, tests: Sequence[Tested]) -> tuple[Verdict, str]:
+    """Without a primary test: the arms against their controls, or all against the baseline."""
+    pairs = set(setting.controls.items())
+    wanted = [test for test in tests if (test.arm, test.against) in pairs] if pairs else list(tests)
+    tested = [test for test in wanted if math.isfinite(test.difference.p)]
+    if not tested:
+        return "no test planned", "Measured; see the table."
+    better = sum(test.better for test in tested)
+    worse = sum(test.worse for test in tested)
+    seen = [test.seen for test in tested]
+    reach = f"{min(seen):.1f}" if len(seen) == 1 else f"{min(seen):.1f} to {max(seen):.1f}"
+    result = (
+        f"Exploratory: of {len(tested)} differences {better} clearly better, {worse} clearly worse; "
+        f"the tests see differences of {reach} four times in five."
+    )
+    if better == len(tested):
+        return "holds", result
+    if better:
+        return "holds in part", result
+    return "does not hold here" if worse else "not testable here", result
+
+
+def sentence(test: Tested) -> str:
+    """A test in words."""
+    own = test.difference
+    p = f"no p: {own.no_p}" if own.no_p else f"p {short_p(own.p_holm)}"
+    pairs = f"{own.count} pair{'' if own.count == 1 else 's'}"
+    seen = f"; seen four times in five: {test.seen:.2f}" if math.isfinite(test.seen) else ""
+    return f"{test.arm} − {test.against}: {interval(test)} ({test.metric}, {pairs}, {p}{seen})."
+
+
+def unlearned(
+    setting: Setting, records: Sequence[RunRecord], primary: Primary
+) -> tuple[list[str], int]:
+    """Where plain training does not beat guessing by two standard errors, and how often it does."""
+    arm, budget = setting.baseline or primary.against, primary.budget or next(iter(setting.budgets))
+    weak, learned = [], 0
+    for variant in setting.variants:
+        if primary.variant not in (None, variant):
+            continue
+        own = [one for one in records if (one.variant, one.budget, one.arm) == (variant, budget, arm)]
+        for task in own[0].trained if own else ():
+            guess = max(own[0].chance.get(task, {}).values(), default=-math.inf)
+            mean = Mean.of(one.value(task) for one in own)
+            error = mean.error if math.isfinite(mean.error) else 0.0
+            if math.isfinite(guess) and mean.mean < guess + 2 * error:
+                weak.append(f"{arm} does not learn {task} ({mean.text(1)}, guessing {guess:.1f})")
+            else:
+                learned += 1
+    return weak, learned
+
+
+def command(entry: Entry) -> str:
+    """What runs it."""
+    if entry.small is None:
+        return f"gradaccord reproduce {entry.name}"
+    data = " --data DIR" if entry.small.needs else ""
+    return f"gradaccord reproduce {entry.name} --small{data}"

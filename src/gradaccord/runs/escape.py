@@ -1,0 +1,32 @@
+"""Names and texts that may come from strangers, as plain text of Markdown and of spreadsheets.
+
+Pages of HTML escape what they are filled with (`report/html.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+# Tabs, line breaks, spaces and full-width signs before or instead of the sign do not help a formula.
+FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")
+
+
+def markdown(text: object) -> str:
+    """A text inside a line or a table's cell of Markdown: shown as it is, on one line."""
+    line = " ".join(str(text).split())
+    line = re.sub(r"[\\`*\[|~]|(?<![^\W_])_|_(?![^\W_])", r"\\\g<0>", line)
+    line = re.sub(r"&(?=#?\w+;)", "&amp;", line)
+    return line.replace("<", "&lt;").replace(">", "&gt;")
+
+
+def fenced(text: str, language: str = "") -> str:
+    """A text as a block of code that nothing in it can end."""
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    fence = "`" * max(longest + 1, 3)
+    return f"{fence}{language}\n{text.strip(chr(10))}\n{fence}"
+
+
+def csv_cell(value: Any) -> Any:
+    """A cell that no spreadsheet takes for a formula; numbers stay numbers."""
+    return f"'{value}" if isinstance(value, str) and FORMULA.match(value) else value

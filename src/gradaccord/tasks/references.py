@@ -1,0 +1,58 @@
+"""What a model without skill scores on a split, and whether a model is any better."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gradaccord.tasks.task import Task
+
+ONE_CLASS = "predicts one class"
+NO_BETTER = "within noise of majority"
+BELOW = "below majority"
+ERRORS = 2.0  # standard errors that are called noise
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The main metric of two predictors without skill, in percent, and what a model is beside them.
+
+    chance: guessing, every answer as likely as another (`Task.chance` of the kind says what that is).
+    majority: the same answer always (`Task.constant`).
+    mark: `ONE_CLASS`, `NO_BETTER`, `BELOW`, or empty if the model is better than that.
+    """
+
+    split: str
+    chance: float
+    majority: float
+    mark: str = ""
+
+    @property
+    def text(self) -> str:
+        """In a few words."""
+        return f"chance {self.chance:.2f}, majority {self.majority:.2f}" + (
+            f"; {self.mark}" if self.mark else ""
+        )
+
+
+def reference(
+    task: Task[Any],
+    split: str,
+    examples: Sequence[Any],
+    predictions: Sequence[Any],
+    scores: Mapping[str, float],
+) -> Reference:
+    """Of a model's predictions on a split. scores: theirs, by `Task.score`."""
+    chance = task.chance(examples, predictions)[task.metric]
+    majority = task.score(examples, task.constant(examples, predictions))[task.metric]
+    gap = scores[task.metric] - majority
+    gold, _ = task.labelled(examples, predictions)
+    noise = ERRORS * max(task.standard_error(s, len(gold)) for s in (majority, scores[task.metric]))
+    if task.predicts_one_class(examples, predictions):
+        mark = ONE_CLASS
+    elif gap > noise:
+        mark = ""
+    else:
+        mark = NO_BETTER if gap >= -noise else BELOW
+    return Reference(split, chance, majority, mark)

@@ -1,0 +1,40 @@
+"""A step of every small variant, on tiny files in the layouts of the published sets."""
+
+import pytest
+from tiny_sets import write_tiny_sets
+
+from gradaccord.reproduce.entry import COMPARE, all_entries
+from gradaccord.reproduce.plan import missing_files, plan
+from gradaccord.reproduce.run import config_of
+from gradaccord.runs.log import Log
+from gradaccord.train.loop import TrainingLoop
+from gradaccord.train.run import make_accelerator, seed_everything
+from gradaccord.train.setup import load_problem
+
+VARIANTS = [
+    (entry, variant)
+    for entry in all_entries().values()
+    if entry.kind == COMPARE and entry.small is not None and entry.records_of is None
+    for variant in entry.small.variants
+]
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    return write_tiny_sets(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.mark.parametrize(("entry", "variant"), VARIANTS, ids=lambda own: getattr(own, "name", own))
+def test_a_step_of_every_variant(entry, variant, tiny, tmp_path):
+    setting = entry.small
+    assert missing_files(setting.needs, setting.publisher, tiny) is None
+    arm = setting.primary.arm if setting.primary else list(setting.arms)[-1]
+    planned = plan(entry, seeds=1, variants=[variant], only=[arm])[0]
+    config = config_of(planned, tiny)
+    seed_everything(0)
+    loop = TrainingLoop(config, load_problem(config, tiny), tmp_path, make_accelerator(config))
+    loop.begin(len(loop.phases) - 1)
+    before = [p.detach().clone() for p in loop.trainable.parameters()]
+    loop.take_step(Log(None))
+    after = loop.trainable.parameters()
+    assert any(not old.equal(new) for old, new in zip(before, after, strict=True))
