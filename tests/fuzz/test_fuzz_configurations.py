@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fuzz_configurations import places, plain, read_text, try_configuration, try_option
+from fuzz_mutations import DEEP
 from fuzz_outcome import refusal
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from gradaccord.cli.app import main
 from gradaccord.recipes import recipe_texts
 from gradaccord.train.config_file import check_config
 
@@ -61,3 +64,41 @@ def test_every_known_bad_option_is_refused(section: str, given: dict[str, Any]) 
     sentence = refusal(lambda: check_config(content))
     assert sentence is not None
     assert str(given.get([*given][-1])) in sentence
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"[" * DEEP,
+        b"a: " * 500,
+        b"? [a, b]\n: c\n",
+        b"? {a: b}\n: c\n",
+        b"tasks: {1: sst, null: sts}\n",
+        b"a: &a [x,x,x,x,x,x,x,x,x]\n"
+        + b"".join(b"%c: &%c [%s]\n" % (c, c, b",".join([b"*%c" % (c - 1)] * 9)) for c in b"bcdefghi"),
+        b"\xef\xbb\xbf",
+        b"\xff",
+    ],
+)
+def test_every_known_bad_configuration_is_refused(content: bytes) -> None:
+    sentence = read_text(content)
+    assert sentence is not None
+    assert "a.yaml" in sentence
+
+
+@pytest.mark.parametrize(
+    "content", [b"\xef\xbb\xbf", b"[" * DEEP, b'{"sentence": "\\ud800", "label": 1}', b"\x1f\x8b"]
+)
+def test_a_command_ends_with_code_2_and_one_line(
+    content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.jsonl").write_bytes(content)
+    task = "{kind: classification, files: {train: a.jsonl, dev: a.jsonl}}"
+    (tmp_path / "a.yaml").write_text(f"model: minilm\ntasks:\n  a: {task}\n")
+    with pytest.raises(SystemExit) as ended:
+        main(["validate", str(tmp_path / "a.yaml")])
+    shown = capsys.readouterr()
+    assert ended.value.code == 2
+    assert shown.err.startswith("gradaccord: ")
+    assert shown.err.count("\n") == 1
+    assert "a.jsonl" in shown.err
