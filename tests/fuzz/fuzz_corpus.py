@@ -139,6 +139,7 @@ CASES: dict[str, tuple[str, Changes, str]] = {
     "wsc: an index is a text": ("set wsc", row("WSC/train.jsonl", WSC, "target.span1_index", "0"), "give a whole number"),
     "quasar: a context without a score": ("set quasar-t", lambda: {**QUASAR, "train_contexts.json": lines({"uid": "u", "contexts": ["x"]})}, "cannot be read"),
     "jsonl: half a surrogate pair": ("own masked_lm jsonl", lambda: {"a.jsonl": b'{"text": "\\ud800"}'}, "cannot be read"),
+    "google: half a surrogate pair": ("set google-compression", lambda: {"sent-comp.train1.json": b'{"graph": {"sentence": "\\ud800"}, "compression": {"text": "x"}}'}, "sent-comp.train1.json cannot be read"),
     "jsonl: a number of 5000 digits": ("own masked_lm jsonl", lambda: {"a.jsonl": b'{"text": ' + b"9" * 5000 + b"}"}, "line 1 cannot be read"),
     "jsonl: nested too deep": ("own masked_lm jsonl", lambda: {"a.jsonl": b'{"text": ' + b"[" * DEEP}, "line 1 cannot be read (RecursionError"),
     "json: nested too deep": ("own classification json", lambda: {"a.json": b"[" * DEEP}, "RecursionError"),
