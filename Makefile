@@ -1,17 +1,21 @@
-# make demo | test | lint | architecture | bench: each sets up .venv by itself on the first call.
+# make demo | test | fuzz | lint | architecture | bench: each sets up .venv by itself on the first call.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 WORKERS ?= 2
+MINUTES ?= 30
 
-.PHONY: demo test lint format architecture bench clean
+.PHONY: demo test fuzz lint format architecture bench clean
 
 demo: $(READY)
 	$(BIN)/gradaccord demo
 
 test: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+fuzz: $(READY)  # damaged files, configurations and options, as long as wanted
+	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/run_fuzz.py $(MINUTES)
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -17,7 +17,7 @@ def refusal(read: Callable[[], Any]) -> str | None:
             read()
     except UsageError as error:
         sentence = str(error)
-        assert sentence.endswith((".", "?")), f"no sentence: {sentence!r}"
+        assert sentence.endswith((".", "?", ".)")), f"no sentence: {sentence!r}"
         assert "\n" not in sentence, f"more than one line: {sentence!r}"
         assert len(sentence) <= LONGEST, f"{len(sentence)} characters: {sentence[:200]!r}"
         return sentence

@@ -125,11 +125,16 @@ def parsed(text: str, file: File | str, line: int = 1) -> Any:
     with reading(at(file, line), "repair it"):
         try:
             found = json.loads(text)
-            if "\\ud" in text:  # half of a pair of surrogates is no text
-                json.dumps(found, ensure_ascii=False).encode()
+            if "\\ud" in text:
+                check_text(found)
             return found
         except json.JSONDecodeError as error:
             raise ValueError(f"{at(file, line + error.lineno - 1)}: not JSON ({error.msg}).") from error
+
+
+def check_text(value: Any) -> None:
+    """Raise if a text in a JSON value holds half of a pair of surrogates, which is no character."""
+    json.dumps(value, ensure_ascii=False).encode()
 
 
 def at(file: File | Path | str, line: int) -> str:

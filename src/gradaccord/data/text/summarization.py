@@ -9,7 +9,7 @@ from typing import Any
 
 from gradaccord.data.examples import Document
 from gradaccord.data.files.layouts import Layout, PublishedSet, Wanted, count_lines
-from gradaccord.data.files.text_files import File, at, field
+from gradaccord.data.files.text_files import File, at, check_text, field
 from gradaccord.data.text.json_lines import JsonLines
 
 LINES = JsonLines("summarization")
@@ -81,6 +81,7 @@ def read_google(file: File, wanted: Wanted) -> list[Document]:
     while place < len(text):
         try:
             row, place = decoder.raw_decode(text, place)
+            check_text(row)
         except json.JSONDecodeError as error:
             raise ValueError(f"{at(file, error.lineno)}: not JSON ({error.msg}).") from error
         place += len(text[place : place + 64]) - len(text[place : place + 64].lstrip())
