@@ -34,6 +34,15 @@ def test_the_rate_is_chosen_among_runs_that_reach_the_losses(tmp_path):
     assert math.isnan(both.test["loss 0.1"]["accuracy"])
 
 
+@pytest.mark.parametrize("name", ["dotprod", "sequential_reptile", "multitask_reptile"])
+def test_methods_are_fed_as_they_ask(name, tmp_path):
+    options = {} if name == "dotprod" else {"inner_steps": 3}
+    few = {"steps": 12, "losses": [0.6], "domains": 4, "lr": [0.5], "model": "mlp"}
+    found = spurious_cues({**few, "method": {"name": name, **options}}, 0, data=None, folder=tmp_path)
+    assert found.steps == (24 if name == "dotprod" else 48)
+    assert found.curve[-1].values["train_loss"] < found.curve[0].values["train_loss"]
+
+
 def test_a_loss_that_was_not_reached_survives_in_the_record(trio, tmp_path):
     planned = plan(trio, seeds=1)[0]
     made = made_record(planned, 50.0, test={"film": {"accuracy": math.nan}})

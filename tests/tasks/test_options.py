@@ -42,7 +42,7 @@ VALUES: dict[str, Any] = {
     "decoding": "constrained", "prefix": "sum: ", "max_summary": 5, "beams": 2,
     "length_penalty": 0.5, "no_repeat": 3, "label_smoothing": 0.1, "stemming": False,
     "references": "mean", "words": "spaced", "mean": [0.1], "std": [0.2], "crop": 2, "flip": True,
-    "share": 0.2, "seed": 3,
+    "size": 14, "share": 0.2, "seed": 3,
 }  # fmt: skip
 
 
@@ -179,7 +179,7 @@ CASES: dict[str, tuple[dict[str, Any], list[Any], list[Any]]] = {
 WITH = {"null_threshold": {"unanswerable": True}}
 OTHER = {
     ("classification", "labels"): ["b", "a"], ("tagging", "labels"): ["LOC", "PER"],
-    ("image", "labels"): ["b", "a"], "max_length": 20, "null_threshold": 1e9, "beams": 1,
+    ("image", "labels"): ["b", "a"], "std": [99.0], "max_length": 20, "null_threshold": 1e9, "beams": 1,
     "max_summary": 5, "length_penalty": -9.0, "no_repeat": 1,
 }  # fmt: skip
 EFFECTS = [(kind, option) for kind in KINDS for option in options_of(kind)]
@@ -190,7 +190,11 @@ def trunks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("models")
     bert = load_trunk(save_checkpoint(folder / "bert", "bert"))
     t5 = load_trunk(save_checkpoint(folder / "t5", "t5", head=True), decoder=True)
-    return {"summarization": t5, "image": load_trunk("conv4", filters=4), "": bert}
+    return {
+        "summarization": t5,
+        "image": load_trunk("resnet18", channels=1, small=True, width=4),
+        "": bert,
+    }
 
 
 def traced(trunks: dict[str, Any], kind: str, options: dict[str, Any]) -> str:

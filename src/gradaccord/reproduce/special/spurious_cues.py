@@ -93,7 +93,8 @@ def _trained(chosen: dict[str, Any], rate: float, seed: int) -> list[Point]:
         optimizer = torch.optim.SGD(model.parameters(), rate)
         names = [f"domain {d}" for d in domains]
         method = entry.build(model, optimizer, tasks=names, seed=seed, **options)
-        at_once = {"all": len(train), "pair": 2}.get(entry.feed_with(options), 1)
+        feed, block = entry.feed_with(options), entry.block_with(options)
+        at_once = {"all": len(train), "pair": 2}.get(feed, 1)
         # The same length of step for all: a mean over the batches of ten domains.
         scale = 1 / len(train)
         steps = batches = 0
@@ -110,6 +111,8 @@ def _trained(chosen: dict[str, Any], rate: float, seed: int) -> list[Point]:
         measure()
         while batches < chosen["steps"] * len(train):
             drawn = torch.randperm(len(train))[:at_once].tolist()
+            if feed == "blocks":
+                drawn = [steps // block % len(train)]
             method.backward(
                 {
                     names[d]: partial(_loss, model, _drawn(train[d], chosen["batch_size"]), scale)
