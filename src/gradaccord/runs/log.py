@@ -96,9 +96,7 @@ def read_log(path: Path, say: Callable[[str], None] = _warn) -> list[dict[str, A
     return list(records(path, say=say))
 
 
-def records(
-    path: Path, every: int = 1, say: Callable[[str], None] = _warn
-) -> Iterator[dict[str, Any]]:
+def records(path: Path, every: int = 1, say: Callable[[str], None] = _warn) -> Iterator[dict[str, Any]]:
     """The same one by one. every: of how many steps one is read; other events are all read."""
     broken = []
     with path.open("rb") as file:

@@ -12,7 +12,6 @@ from typing import Any
 
 from gradaccord.models.saving import saved_tasks
 from gradaccord.runs.escape import fenced, markdown
-from gradaccord.runs.files import ABOUT, CONFIG, MODEL, RESULTS, read_json
 from gradaccord.runs.files import (
     ABOUT,
     CONFIG,
