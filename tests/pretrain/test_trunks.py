@@ -28,7 +28,7 @@ def test_the_pretrained_encoder_has_a_name(tmp_path, monkeypatch):
 
 
 def test_all_names_have_options_and_a_mistyped_one_is_answered():
-    assert trunk_options("characters") == ["pooling", "pretrained", "seed", "steps", "progress"]
+    assert list(trunk_options("characters")) == ["pooling", "pretrained", "seed", "steps", "progress"]
     assert all(trunk_options(name) is not None for name in BUILT_IN)
     assert trunk_options("a/folder") is None
     with pytest.raises(ValueError, match="There is no model 'charcters': did you mean 'characters'"):
