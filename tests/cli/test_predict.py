@@ -56,7 +56,10 @@ def test_predict_a_number_for_a_text(trained, capsys):
         (["a text"], "choose one with --task"),
         (["--task", "fil", "a text"], "has no task 'fil': it has film, bank, long"),
         (["--task", "film"], "needs texts or --file"),
-        (["--task", "film", "--file", "missing.txt"], "missing.txt: No such file"),
+        (
+            ["--task", "film", "--file", "missing.txt"],
+            "missing.txt cannot be read (FileNotFoundError: No such file",
+        ),
         (["--task", "film", '{"first": '], "is not JSON"),
         (["--task", "film", '{"second": "a"}'], "The input, line 1: there is no column 'text'"),
         (["--task", "film", '{"first": ["a"]}'], "'first' is of the type list: give a text"),

@@ -99,7 +99,8 @@ def test_a_comparison_with_a_wrong_option_starts_no_run(written, tmp_path, capsy
     arguments = ["--methods", "pcgrad;gradvac:beta=2", "--seeds", 1, "--out", out]
     wrong = said(capsys, "compare", written(), *arguments)
     assert (
-        "The method 'gradvac:beta=2' cannot be built: `beta` is 2: it must lie between 0 and 1" in wrong
+        "The method 'gradvac:beta=2' cannot be built: `beta` is 2.0: it must lie between 0 and 1"
+        in wrong
     )
     assert not list(out.glob("*/seed-*"))
 

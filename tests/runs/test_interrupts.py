@@ -13,7 +13,9 @@ class OneProcess:
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_is_noted_and_the_handler_is_put_back(number):
+def test_a_signal_is_noted_and_the_handler_is_put_back(number, request):
+    ignored = signal.signal(number, signal.default_int_handler)  # nohup ignores SIGHUP
+    request.addfinalizer(lambda: signal.signal(number, ignored))
     before = signal.getsignal(number)
     with Interrupts() as interrupts:
         assert not interrupts.agreed(OneProcess())

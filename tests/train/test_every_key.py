@@ -229,7 +229,7 @@ def test_label_noise(content, configured):
 def test_heads(content, configured):
     film, bank = content["tasks"]["film"], content["tasks"]["bank"]
     shared = {"film": {**film, "shared_head": "one"}, "bank": {**bank, "shared_head": "one"}}
-    assert list(load_problem(configured(tasks=shared)).model.heads) == ["one"]
+    assert list(load_problem(configured(tasks=shared)).model.heads) == ["head_one"]
     unseen = {**film, "evaluate_only": True}
     for source in ("film", "bank"):
         tasks = {"film": film, "bank": bank, "unseen": {**unseen, "source": source}}

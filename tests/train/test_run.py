@@ -270,6 +270,7 @@ def test_a_closed_terminal_saves_like_sigterm(written, tmp_path, command):
     ours, its = os.openpty()
 
     def own_terminal():
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it
         fcntl.ioctl(its, termios.TIOCSCTTY, 0)
         os.dup2(its, 1)
         os.dup2(its, 2)

@@ -54,8 +54,8 @@ def reproduce(
 ) -> None:
     """Run a table or figure of a paper, and show ours beside the published numbers.
 
-    Runs that have a record are not repeated; Ctrl-C saves, and the same command goes on.
-    For example:
+    Runs that have a record are not repeated. Ctrl-C saves; the same command
+    goes on. For example:
 
     [bold]gradaccord reproduce minbert-table-2 --small --data DIR --jobs 2[/bold]
     """

@@ -157,7 +157,7 @@ def _rule(granularity: Unit | Callable[[str], str]) -> Callable[[str], str]:
     }
     if callable(granularity):
         return granularity
-    if granularity not in rules:
+    if not isinstance(granularity, str) or granularity not in rules:
         raise ValueError(
             f"`granularity` is {granularity!r}: use 'model', 'layer', 'tensor', a function from "
             "parameter name to group name, or a mapping from group name to names."

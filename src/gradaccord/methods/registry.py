@@ -92,7 +92,8 @@ class Named:
 
     def check(self, given: Options) -> dict[str, Any]:
         """The options as their types have them; others are refused."""
-        return check_options(self.title, given, self.options(given))
+        which = f" with the weighting {given['weighting']!r}" if "weighting" in given else ""
+        return check_options(self.title + which, given, self.options(given))
 
     def cost_with(self, options: Options) -> float:
         """Batch gradients per batch, with these options."""
