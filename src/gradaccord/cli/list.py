@@ -72,7 +72,7 @@ def methods() -> Table:
     for added in ADDITIONS.values():
         kind = "an optimiser" if added.is_optimizer else "a regulariser"
         cost = "" if added.cost_with({}) == 1 else f"; {added.cost_with({}):g} gradients a batch"
-        note = f"{kind}; compare with the method alone{cost}; e.g. sum+{added.name}"
+        note = f"{kind}; its control is the method alone{cost}; e.g. sum+{added.name}"
         _row(table, f"+{added.name}", f"{added.summary} ({note})", _shown(added))
     return table
 
