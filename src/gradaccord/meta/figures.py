@@ -53,7 +53,7 @@ def validation_figure(
     axes.set(xlabel="meta-iterations", ylabel="validation accuracy, %", title=title)
     axes.set_xlim(left=0)
     _plain(axes)
-    axes.legend(title=f"band: {band}", title_fontsize=8, fontsize=9, loc="lower right", frameon=False)
+    axes.legend(title=f"band: {band}", title_fontsize=8, fontsize=9, loc="center right", frameon=False)
     return figure
 
 

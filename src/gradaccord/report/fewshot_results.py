@@ -66,7 +66,9 @@ def write_results(page: Path, folder: Path) -> list[Path]:
         curves: dict[str, list[list[tuple[int, float, float]]]] = {}
         for record in group:
             curves.setdefault(record.settings.label, []).append(record.curve)
-        figure = validation_figure(curves, name, chance=100 / group[0].settings.ways)
+        s = group[0].settings
+        title = f"{s.data}, {s.ways} ways, {s.shots} shot{'s' if s.shots > 1 else ''}"
+        figure = validation_figure(curves, title, chance=100 / s.ways)
         written.append(write(figure, page.parent / "figures" / f"{name}.png"))
     return written
 
