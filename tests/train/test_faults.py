@@ -24,7 +24,7 @@ from gradaccord.runs.lock import locked
         (["method=torchjd", "method.weighting=MoDo"], "MoDo, which needs the gradients of two"),
         (
             ["method=torchjd", "method.weighting=CAGrad", "method.c=1", "method.cc=1"],
-            "'torchjd' has no option 'cc': did you mean 'c'?",
+            "'torchjd' with the weighting 'CAGrad' has no option 'cc': did you mean 'c'?",
         ),
         (["method=torchjd", "method.weighting=CAGrad"], "needs the option `c`: give it a value"),
         (["sampler=round"], "The sampler 'round' is unknown: did you mean 'round_robin'?"),
