@@ -3,8 +3,9 @@
     L1 = 20 log max(|0.5 a + tanh b|, 5e-6)
     L2 = 25 log max(|0.5 a - tanh b + 2|, 5e-6)
 
-Each loss has a valley along a curve; the sum's is deepest where both meet. Their appendix: Adam,
-rate 1e-3, 500,000 steps from (a, b) = (0.5, -3).
+Each loss has a valley along a curve; the sum's is deepest where both meet. Adam, rate
+1e-3, 500,000 steps from (a, b) = (0.5, -3). Formula and setting are quoted from memory of their
+appendix and were not compared with it.
 """
 
 from __future__ import annotations
