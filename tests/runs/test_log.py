@@ -1,5 +1,10 @@
 """The log is cut back to the checkpoint that a run continues from."""
 
+from pathlib import Path
+
+import pytest
+
+from gradaccord.runs.files import RunFolderError
 from gradaccord.runs.log import Log, cut_to_size, cut_to_step, read_log
 
 
@@ -44,3 +49,17 @@ def test_a_broken_line_is_skipped_with_a_note_and_the_later_ones_stay(tmp_path):
     cut_to_step(path, 2, said.append)
     assert len(said) == 2
     assert path.read_text() == '{"step": 1}\n{"step": 2}\n'
+
+
+def test_a_full_disk_names_the_log_and_the_remedy():
+    """/dev/full takes nothing: the record fails when it is written through."""
+    full = Path("/dev/full")
+    if not full.exists():
+        pytest.skip("this system has no /dev/full")
+    log = Log(full)
+    log.write(event="step")
+    said = "/dev/full cannot be written (No space left on device): make room, and go on with --resume."
+    for act in (log.flush, log.close):
+        with pytest.raises(RunFolderError) as raised:
+            act()
+        assert str(raised.value) == said

@@ -41,6 +41,7 @@ def predict(
         from rich.console import Console
         from rich.progress import Progress
 
+        from gradaccord.runs.files import write_atomic
         from gradaccord.train.predict import Predictor, read_file, read_input, read_lines
 
         if (file is None) == (not text):
@@ -63,10 +64,12 @@ def predict(
         with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
             shown = bar.add_task("predicting", total=len(pairs))
             answers = predictor([example for _, example in pairs], lambda n: bar.advance(shown, n))
-        target = out.open("w", encoding="utf-8") if out is not None else sys.stdout
-        for (given, _), answer in zip(pairs, answers, strict=True):
-            answered = {"input": given, "prediction": answer}
-            target.write(json.dumps(answered, ensure_ascii=False, default=str) + "\n")
-        if out is not None:
-            target.close()
+        lines = [
+            json.dumps({"input": given, "prediction": answer}, ensure_ascii=False, default=str) + "\n"
+            for (given, _), answer in zip(pairs, answers, strict=True)
+        ]
+        if out is None:
+            sys.stdout.writelines(lines)
+        else:
+            write_atomic(out, "".join(lines))
             print(f"Written: {out}")

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from gradaccord.data.files.bad_files import reading
+from gradaccord.data.files.bad_files import reading, writing
 from gradaccord.models.multitask import MultiTaskModel, with_head_keys
 from gradaccord.models.tokens import Tokens
 from gradaccord.models.trunks.loading import ANEW, load_trunk
@@ -152,12 +152,14 @@ def _written_as_a_whole(folder: Path) -> Iterator[Path]:
     """A new folder beside the wanted one, which takes its place at the end."""
     if folder.exists() and not (folder.is_dir() and _replaceable(folder)):
         raise ValueError(f"{folder} exists and is not a saved model: give another folder.")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    part = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
+    with writing(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        part = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
     try:
-        yield part
-        part.chmod(0o777 & ~_umask())
-        _replace(folder, part)
+        with writing(folder):
+            yield part
+            part.chmod(0o777 & ~_umask())
+            _replace(folder, part)
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import torch
 
+from gradaccord.data.files.bad_files import writing
+
 Tensors = Mapping[str, torch.Tensor]
 # What is kept: named tensors, and short texts beside them.
 Kept = tuple[dict[str, torch.Tensor], dict[str, str]]
@@ -34,10 +36,8 @@ def cached(kind: str, depends_on: str, make: Callable[[], Kept]) -> Kept:
     kind: begins the file's name. depends_on: everything that the tensors depend on, as text.
     """
     require_safetensors()
-    path = (
-        cache_folder()
-        / f"{kind}-{blake2b(depends_on.encode(), digest_size=12).hexdigest()}.safetensors"
-    )
+    digest = blake2b(depends_on.encode("utf-8", "surrogateescape"), digest_size=12).hexdigest()
+    path = cache_folder() / f"{kind}-{digest}.safetensors"
     kept = _read(path)
     if kept is None:
         kept = make()
@@ -78,12 +78,13 @@ def _read(path: Path) -> Kept | None:
 def _write(path: Path, tensors: Tensors, texts: Mapping[str, str]) -> None:
     from safetensors.torch import save_file
 
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, suffix=".part")
-    os.close(handle)
-    try:
-        save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, name, dict(texts))
-        os.replace(name, path)  # another process sees a whole file or none
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    with writing(path, "make room, or set GRADACCORD_CACHE to another folder"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, suffix=".part")
+        os.close(handle)
+        try:
+            save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, name, dict(texts))
+            os.replace(name, path)  # another process sees a whole file or none
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
