@@ -69,6 +69,16 @@ def test_what_cannot_be_read_is_one_sentence(damage, said, copied, tmp_path, cap
     assert not (folder / "report.html").exists()
 
 
+@pytest.mark.parametrize("gradients", ["null", '"x"', "NaN", "1e400", "0", "-1", "[]"])
+def test_a_step_of_another_shape_is_left_out(tmp_path, gradients):
+    long_run(tmp_path, 3)
+    with (tmp_path / "log.jsonl").open("a") as file:
+        file.write(
+            f'{{"event": "step", "phase": "main", "gradients": {gradients}, "loss": {{"a": 1}}}}\n'
+        )
+    assert len(read_run(tmp_path).steps) == 3
+
+
 def long_run(folder, lines):
     """A run whose step n has the losses n and n + 2, and an evaluation after the last step."""
     made_results({"a": 50.0, "b": 50.0}).write(folder)

@@ -46,6 +46,8 @@ class Steps:
             found = {key: record.get(key) for key in self.values} | {"loss": loss}
             numbers = {k: math.nan if v is None else float(v) for k, v in found.items()}
             gradients = float(record["gradients"])
+            if not 0 < gradients < math.inf:
+                return
         except (KeyError, TypeError, ValueError, AttributeError):
             return  # a line that is none of ours
         self.gradients.append(gradients)

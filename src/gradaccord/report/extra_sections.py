@@ -34,8 +34,8 @@ class Picture(BaseModel):
 
     def _content(self, folder: Path) -> bytes:
         """Of a picture inside the folder alone: the page may be given away."""
-        path = (folder / self.file).resolve()
-        if path.is_relative_to(folder.resolve()) and path.is_file():
+        path = (folder / self.file.replace("\0", "")).resolve()
+        if "\0" not in self.file and path.is_relative_to(folder.resolve()) and path.is_file():
             content = path.read_bytes()
             if content.startswith(SIGNATURE):
                 return content
