@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, overload
@@ -103,7 +103,8 @@ def stored(
         split: Stored(EXAMPLES[facts["kind"]], kept[f"{split}:flat"], kept[f"{split}:starts"], identity)
         for split, identity in facts.pop("splits").items()
     }
-    return Dataset(**{**facts, "labels": tuple(facts["labels"]), "splits": splits})
+    facts = {name: tuple(own) if isinstance(own, list) else own for name, own in facts.items()}
+    return Dataset(**facts, splits=splits)
 
 
 def _kept(dataset: Dataset, watch: Watch) -> Kept:
@@ -121,8 +122,7 @@ def _kept(dataset: Dataset, watch: Watch) -> Kept:
         tensors |= {f"{split}:flat": flat.tensor, f"{split}:starts": starts.tensor}
         identities[split] = digest.hexdigest()
     facts = {field.name: getattr(dataset, field.name) for field in dataclasses.fields(dataset)}
-    for name in ("options", "notes"):
-        facts[name] = dict(facts[name])
+    facts = {name: dict(own) if isinstance(own, Mapping) else own for name, own in facts.items()}
     return tensors, {"dataset": json.dumps({**facts, "splits": identities})}
 
 

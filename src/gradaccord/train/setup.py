@@ -47,6 +47,10 @@ class Problem:
     batch_sizes: Mapping[str, int] = field(default_factory=dict)  # of tasks that have their own
     folder: Path | None = None  # of the data sets
 
+    def rows(self, split: str) -> int:
+        """Of all tasks that have this split."""
+        return sum(len(self.prepared[name].encoded[split]) for name in self.evaluated(split))
+
     def evaluated(self, split: str) -> tuple[str, ...]:
         """The tasks that have this split."""
         return tuple(name for name, p in self.prepared.items() if split in p.encoded)
