@@ -242,3 +242,10 @@ def test_a_state_that_does_not_fit_is_refused() -> None:
         UniformTasks(["a", "b"]).load_state_dict(UniformTasks(SIZES).state_dict())
     with pytest.raises(ValueError, match="saved with examples=10, and here it is 11"):
         TaskBatches(range(11), 4).load_state_dict(TaskBatches(range(10), 4).state_dict())
+
+
+def test_an_order_takes_four_bytes_a_row_and_is_that_of_eight() -> None:
+    batches = TaskBatches(range(1000), 10, seed=3)
+    wide = torch.randperm(1000, generator=torch.Generator().manual_seed(3))
+    assert batches._order.dtype == torch.int32
+    assert batches._order.tolist() == wide.tolist()

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from gradaccord.cli.cache import cache
 from gradaccord.cli.compare import compare
 from gradaccord.cli.demo import demo
 from gradaccord.cli.doctor import doctor
@@ -91,4 +92,5 @@ app.command()(init)
 app.command()(export)
 app.command()(predict)
 app.command()(doctor)
+app.command()(cache)
 app.add_typer(fewshot, name="fewshot")

@@ -62,6 +62,7 @@ class Task(ABC, Generic[E]):
     divergence: ClassVar[str | None] = None  # how SMART compares outputs; None: not regularised
     graded: ClassVar[bool] = False  # whether a prediction can be right in part, by its score
     generates: ClassVar[bool] = False  # whether predictions are texts written by a decoder
+    in_blocks: ClassVar[bool] = True  # whether an example is encoded alike whatever stands before it
     starting_file: ClassVar[StartingFile | None] = None  # None: JSON lines with the example's fields
     sample_question: ClassVar[Any] = "some text"  # one to try a trained model with
 

@@ -149,7 +149,7 @@ def batches_of(prepared: Prepared, batch_size: int, seed: int) -> TaskBatches[in
         range(len(encoded)),
         min(batch_size, len(encoded)),
         drop_last=True,
-        lengths=encoded.lengths if encoded.ids is not None else None,
+        lengths=encoded.lengths.int() if encoded.ids is not None else None,
         seed=seed,
     )
 

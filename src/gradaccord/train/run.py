@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from gradaccord.core.watch import NOBODY
 from gradaccord.methods.registry import SINGLE_TASK
 from gradaccord.runs.about import about
 from gradaccord.runs.checkpoints import CHECKPOINTS, Checkpoints
@@ -27,7 +28,7 @@ from gradaccord.runs.usage import cpu_seconds, peak_memory
 from gradaccord.train.config import Config
 from gradaccord.train.config_file import read_config, write_config
 from gradaccord.train.loop import TrainingLoop
-from gradaccord.train.progress import Progress
+from gradaccord.train.progress import Progress, watch_of
 from gradaccord.train.setup import Problem, load_problem
 from gradaccord.train.tensorboard import TensorBoardLog
 from gradaccord.train.wrapped_model import unsharded
@@ -79,7 +80,7 @@ def train_model(
         seed_everything(config.train.seed)
         if main:
             say(f"Reading {', '.join(config.tasks)}; loading {config.model.name}.")
-        problem = load_problem(config, data)
+        problem = load_problem(config, data, watch_of(show, say) if main else NOBODY)
         if main:
             for sentence in describe(config, problem, accelerator):
                 say(sentence)
@@ -107,6 +108,7 @@ def train_model(
             log.close()
         whole = unsharded(accelerator, loop.model, loop.skeleton)
         if main:
+            loop.evaluator.watch.at("saving the model", 0, 0)
             _save_model(config, problem, whole, folder / MODEL)
             results.write(folder)
             Checkpoints(loop.evaluator.kept.folder, keep=1).prune()

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from gradaccord.core.watch import NOBODY, Watch
 from gradaccord.data.dataset import Dataset
 from gradaccord.data.files import hub
 from gradaccord.data.files.own_files import read
@@ -15,6 +17,7 @@ from gradaccord.data.label_noise import with_label_noise
 from gradaccord.data.leakage import Overlap, overlaps
 from gradaccord.data.registry import load
 from gradaccord.data.splits import cut
+from gradaccord.data.stored import stored
 from gradaccord.models.multitask import MultiTaskModel
 from gradaccord.models.tokens import Tokens
 from gradaccord.pretrain.trunks import load_trunk
@@ -44,18 +47,22 @@ class Problem:
     batch_sizes: Mapping[str, int] = field(default_factory=dict)  # of tasks that have their own
     folder: Path | None = None  # of the data sets
 
+    def rows(self, split: str) -> int:
+        """Of all tasks that have this split."""
+        return sum(len(self.prepared[name].encoded[split]) for name in self.evaluated(split))
+
     def evaluated(self, split: str) -> tuple[str, ...]:
         """The tasks that have this split."""
         return tuple(name for name, p in self.prepared.items() if split in p.encoded)
 
 
-def load_problem(config: Config, folder: Path | None = None) -> Problem:
+def load_problem(config: Config, folder: Path | None = None, watch: Watch = NOBODY) -> Problem:
     """Read and tokenise all data and build the model. folder: of the data sets, if not configured."""
     folder = config.data_folder or folder
     datasets = {}
     for name, task in config.tasks.items():
         with errors_named(name):
-            datasets[name] = load_dataset(name, task, folder)
+            datasets[name] = load_dataset(name, task, folder, watch)
     options = dict(config.model.options)
     if any(KINDS[dataset.kind].generates for dataset in datasets.values()):
         options.setdefault("decoder", True)
@@ -69,7 +76,9 @@ def load_problem(config: Config, folder: Path | None = None) -> Problem:
         given = config.tasks[name].options
         with errors_named(name):
             tasks[name] = task_by_head(name, datasets[name], source, tasks[source], given)
-    prepared = {name: prepare(name, made, datasets[name], tokens) for name, made in tasks.items()}
+    prepared = {
+        name: prepare(name, made, datasets[name], tokens, watch) for name, made in tasks.items()
+    }
     head_of = {}
     for name in config.tasks:
         reader = sources.get(name, name)
@@ -92,7 +101,7 @@ def load_problem(config: Config, folder: Path | None = None) -> Problem:
             pseudo_tasks(whole, trunk, tokens, clusters=own.clusters, dimensions=min(50, most))
         )
         for part, dataset in clustered[-1].datasets.items():
-            prepared[part] = prepare(part, tasks[name], dataset, tokens)
+            prepared[part] = prepare(part, tasks[name], dataset, tokens, watch)
             head_of[part] = head_of[name]
             drawn[part] = own.batch_size
     return Problem(
@@ -113,19 +122,18 @@ def load_problem(config: Config, folder: Path | None = None) -> Problem:
                     for split in EVALUATED
                     if split in dataset.splits
                 ),
+                watch,
             )
         ),
     )
 
 
-def load_dataset(name: str, task: TaskConfig, folder: Path | None) -> Dataset:
+def load_dataset(name: str, task: TaskConfig, folder: Path | None, watch: Watch = NOBODY) -> Dataset:
     """The data of one task, cut to its limits."""
     if task.files is not None:
         assert task.kind is not None
         try:
-            dataset = read(
-                task.kind, files=task.files, columns=task.columns or {}, labels=task.labels, name=name
-            )
+            dataset = _own(name, task, watch)
         except FileNotFoundError as error:
             raise ValueError(f"{error.filename}: {error.strerror} ({RULE}).") from error
     else:
@@ -139,7 +147,7 @@ def load_dataset(name: str, task: TaskConfig, folder: Path | None) -> Dataset:
     if task.dev_as_test:
         dataset = _dev_as_test(dataset)
     if task.cut is not None:
-        dataset = cut(dataset, task.cut)
+        dataset = cut(dataset, task.cut, watch=watch)
     if task.label_noise:
         dataset = with_label_noise(dataset, task.label_noise)
     splits = {
@@ -154,6 +162,20 @@ def load_dataset(name: str, task: TaskConfig, folder: Path | None) -> Dataset:
     if task.evaluate_only:
         splits = {split: examples for split, examples in splits.items() if split in EVALUATED}
     return dataclasses.replace(dataset, splits=splits)
+
+
+def _own(name: str, task: TaskConfig, watch: Watch) -> Dataset:
+    """A task's own files: read once, then from the cache until a file or an option changes."""
+    assert task.kind is not None
+    assert task.files is not None
+    options: dict[str, Any] = {"kind": task.kind, "columns": task.columns or {}, "labels": task.labels}
+    make = partial(read, **options, files=task.files, name=name)
+    given = [[each] if isinstance(each, str | Path) else each for each in task.files.values()]
+    paths = [Path(path) for several in given for path in several]
+    if not all(path.is_file() for path in paths):
+        return make()  # which says what is missing
+    dataset = stored(make, paths, (options, {k: str(v) for k, v in task.files.items()}), watch)
+    return dataclasses.replace(dataset, name=name)
 
 
 def _dev_as_test(dataset: Dataset) -> Dataset:

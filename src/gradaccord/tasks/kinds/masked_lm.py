@@ -40,6 +40,7 @@ class MaskedLM(Task[Line]):
 
     kind = "masked_lm"
     metric = "accuracy"
+    in_blocks = False  # the masks of a split come one after another from one generator
     starting_file = StartingFile("txt", ("# a text a line",))
 
     def __post_init__(self) -> None:
