@@ -27,6 +27,9 @@ ELSEWHERE = {
     "probe.masked_lm": "train/test_probes.py::test_what_is_forgotten_is_followed",
     "sampler.pairs": "data/test_pairs.py::test_both_pair_two_tasks_if_asked_to",
     "tasks.clusters": "train/test_setup.py::test_clusters_of_a_task_are_trained_on_as_tasks",
+    "tasks.metric": "train/test_evaluation.py::"
+    "test_the_chosen_metric_chooses_the_weights_and_makes_the_averages",
+    "tasks.weight": "train/test_task_weights.py::test_a_weighted_sum_is_the_sum_of_weighted_gradients",
     "tasks.evaluate_only": "train/test_setup.py::test_unseen_tasks_are_judged_by_a_trained_head",
     "train.checkpointing": "train/test_wrapped_model.py::test_checkpointing_changes_no_weight",
     "train.compile": "train/test_wrapped_model.py::test_a_compiled_trunk_is_run_and_changes_no_weight",

@@ -81,4 +81,5 @@ def _tasks(kind: str, start: StartingFile) -> str:
         return "".join(f"  {line}\n" for line in start.lines)
     files = f"files: {{train: train.{start.ending}, dev: dev.{start.ending}}}"
     inside = "".join(f"    {line}\n" for line in (files, f"kind: {kind}", *start.lines))
+    inside += "    # weight: 2                # its loss counts twice\n"
     return f"  first:\n{inside}  # second: {{data: sts, pair: cross, head: hidden}}\n"

@@ -88,6 +88,17 @@ class TaskConfig(_Section):
     evaluate_only: bool = Field(False, description="Never trained on: zero-shot transfer.")
     source: str | None = Field(None, description="The trained task whose head an unseen one uses.")
     batch_size: Positive | None = Field(None, description="Instead of train.batch_size.")
+    weight: float = Field(
+        1.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Its loss is multiplied by this before the method sees it.",
+    )
+    metric: str | None = Field(
+        None,
+        description="The score by which weights are chosen and methods compared; default: the kind's "
+        "first in `gradaccord list tasks`.",
+    )
     clusters: Annotated[int, Field(ge=2)] | None = Field(
         None,
         description="Train on so many clusters of its examples, found by the encoder, as tasks.",
@@ -118,8 +129,8 @@ class TaskConfig(_Section):
         if self.files is not None and self.kind is None:
             raise ValueError("own `files` need a `kind`, e.g. kind: classification")
         if self.evaluate_only:
-            for name in ("shared_head", "batch_size", "clusters", "label_noise"):
-                if getattr(self, name):
+            for name in ("shared_head", "batch_size", "weight", "clusters", "label_noise"):
+                if getattr(self, name) != type(self).model_fields[name].default:
                     raise ValueError(
                         f"`{name}` is for training, and it is `evaluate_only`: leave one out"
                     )
@@ -130,7 +141,8 @@ class TaskConfig(_Section):
     @property
     def options(self) -> dict[str, Any]:
         """Of the task's kind."""
-        return dict(self.__pydantic_extra__ or {})
+        metric = {} if self.metric is None else {"metric": self.metric}
+        return {**(self.__pydantic_extra__ or {}), **metric}
 
 
 class MethodConfig(_Named):

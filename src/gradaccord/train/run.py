@@ -174,9 +174,10 @@ def conclude(loop: TrainingLoop, continued: bool) -> Results:
         method={"name": config.method.name, **config.method.options},
         regularize=[term.name for term in config.regularize],
         seed=config.train.seed,
-        metrics={name: own.task.metric for name, own in prepared.items()},
+        metrics={name: own.task.main_metric for name, own in prepared.items()},
         kinds={name: own.task.kind for name, own in prepared.items()},
         trained=list(loop.problem.scored),
+        weights={name: own.weight for name, own in config.tasks.items() if own.weight != 1},
         dev={task: evaluated.scores for task, evaluated in dev.items()},
         test={task: evaluated.scores for task, evaluated in test.items()},
         best_step=evaluator.best_step,
@@ -280,6 +281,8 @@ def describe(config: Config, problem: Problem, accelerator: Any) -> Iterator[str
         counts = ", ".join(f"{len(own):,} {split}" for split, own in prepared.splits.items())
         seen = name in problem.trained or name in problem.scored
         extra = "" if seen else " (never trained on)"
+        if problem.weights.get(name, 1.0) != 1:
+            extra = f", weight {problem.weights[name]:g}"
         yield f"{name}: {prepared.task.kind}, {counts}{extra}."
         for split, notes in prepared.notes.items():
             yield f"{name} {split}: " + ", ".join(f"{n:,} {what}" for what, n in notes.items()) + "."

@@ -42,6 +42,7 @@ class Problem:
     overlaps: Sequence[Overlap] = field(default_factory=tuple)
     clustered: Sequence[PseudoTasks] = field(default_factory=tuple)
     batch_sizes: Mapping[str, int] = field(default_factory=dict)  # of tasks that have their own
+    weights: Mapping[str, float] = field(default_factory=dict)  # of all that steps are drawn from
     folder: Path | None = None  # of the data sets
 
     def evaluated(self, split: str) -> tuple[str, ...]:
@@ -78,12 +79,12 @@ def load_problem(config: Config, folder: Path | None = None) -> Problem:
     for name in trained:
         if head_of[name] not in heads:
             heads[head_of[name]] = tasks[name].new_head(trunk)
-    drawn: dict[str, int | None] = {}  # what steps are drawn from, and the size of its batches
+    drawn: dict[str, TaskConfig] = {}  # what steps are drawn from, and what is configured of it
     clustered = []
     for name in trained:
         own = config.tasks[name]
         if own.clusters is None:
-            drawn[name] = own.batch_size
+            drawn[name] = own
             continue
         whole = dataclasses.replace(datasets[name], name=name)
         # Fewer dimensions where there are too few examples for a covariance in fifty.
@@ -94,7 +95,7 @@ def load_problem(config: Config, folder: Path | None = None) -> Problem:
         for part, dataset in clustered[-1].datasets.items():
             prepared[part] = prepare(part, tasks[name], dataset, tokens)
             head_of[part] = head_of[name]
-            drawn[part] = own.batch_size
+            drawn[part] = own
     return Problem(
         model=MultiTaskModel(trunk, heads, head_of),
         tokens=tokens,
@@ -103,7 +104,8 @@ def load_problem(config: Config, folder: Path | None = None) -> Problem:
         scored=trained,
         folder=folder,
         clustered=tuple(clustered),
-        batch_sizes={name: size for name, size in drawn.items() if size is not None},
+        batch_sizes={name: own.batch_size for name, own in drawn.items() if own.batch_size is not None},
+        weights={name: own.weight for name, own in drawn.items()},
         overlaps=tuple(
             overlaps(
                 ((f"{name} train", datasets[name].splits["train"]) for name in trained),
