@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from gradaccord.methods.registry import SINGLE_TASK
+from gradaccord.models.trunks.lora import merge_lora
 from gradaccord.runs.about import about
 from gradaccord.runs.checkpoints import CHECKPOINTS, Checkpoints
 from gradaccord.runs.files import ABOUT, CONFIG, LOG, MODEL, RunFolderError, write_json
@@ -236,6 +237,7 @@ def _errors(loop: TrainingLoop, evaluated: Mapping[str, Mapping[str, Any]]) -> d
 def _save_model(config: Config, problem: Problem, model: Any, folder: Path) -> None:
     from gradaccord.tasks.saved_models import save
 
+    merge_lora(model)
     tasks = {name: prepared.task for name, prepared in problem.prepared.items()}
     columns = {name: task.columns or {} for name, task in config.tasks.items()}
     save(folder, model, problem.tokens, tasks, columns)
@@ -273,7 +275,11 @@ def describe(config: Config, problem: Problem, accelerator: Any) -> Iterator[str
         where += f", threads: {torch.get_num_threads()}"
     if accelerator.num_processes > 1:
         where += f", processes: {accelerator.num_processes}"
-    yield f"{config.model.name}: {weights / 1e6:.1f} M weights; {where}."
+    trained = sum(p.numel() for p in problem.model.parameters() if p.requires_grad)
+    some = (
+        f", {trained / 1e6:.2f} M of them trained" if config.model.freeze or config.model.lora else ""
+    )
+    yield f"{config.model.name}: {weights / 1e6:.1f} M weights{some}; {where}."
     missing = fewer_than_asked(accelerator.num_processes)
     if missing is not None:
         yield missing

@@ -17,6 +17,8 @@ from gradaccord.data.registry import load
 from gradaccord.data.splits import cut
 from gradaccord.models.multitask import MultiTaskModel
 from gradaccord.models.tokens import Tokens
+from gradaccord.models.trunks.freezing import freeze, modules_of
+from gradaccord.models.trunks.lora import add_lora
 from gradaccord.pretrain.trunks import load_trunk
 from gradaccord.tasks.prepare import Prepared, prepare
 from gradaccord.tasks.pseudo_tasks import PseudoTasks, pseudo_tasks
@@ -61,6 +63,10 @@ def load_problem(config: Config, folder: Path | None = None) -> Problem:
     if any(KINDS[dataset.kind].generates for dataset in datasets.values()):
         options.setdefault("decoder", True)
     trunk, tokens = load_trunk(config.model.name, **options)
+    frozen = modules_of(trunk, config.model.freeze)
+    if config.model.lora is not None:
+        add_lora(trunk, config.model.lora.model_dump())
+    freeze(trunk, frozen)
     trained = tuple(name for name, task in config.tasks.items() if not task.evaluate_only)
     tasks = {name: make_task(name, config.tasks[name], datasets[name]) for name in trained}
     sources = {
