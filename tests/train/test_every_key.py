@@ -27,6 +27,10 @@ ELSEWHERE = {
     "probe.masked_lm": "train/test_probes.py::test_what_is_forgotten_is_followed",
     "sampler.pairs": "data/test_pairs.py::test_both_pair_two_tasks_if_asked_to",
     "tasks.clusters": "train/test_setup.py::test_clusters_of_a_task_are_trained_on_as_tasks",
+    "model.freeze": "train/test_setup.py::test_frozen_weights_stay_cost_nothing_and_resume_bit_equal",
+    "tasks.metric": "train/test_evaluation.py::"
+    "test_the_chosen_metric_chooses_the_weights_and_makes_the_averages",
+    "tasks.weight": "train/test_task_weights.py::test_a_weighted_sum_is_the_sum_of_weighted_gradients",
     "tasks.evaluate_only": "train/test_setup.py::test_unseen_tasks_are_judged_by_a_trained_head",
     "train.checkpointing": "train/test_wrapped_model.py::test_checkpointing_changes_no_weight",
     "train.compile": "train/test_wrapped_model.py::test_a_compiled_trunk_is_run_and_changes_no_weight",
@@ -64,6 +68,17 @@ def checkpoints(folder, results, said):
 
 def evaluations(folder, results, said):
     return [record.step for record in results.evaluations]
+
+
+LORA = "test_lora_trains_adapters_resumes_bit_equal_and_is_saved_as_a_plain_model"
+ELSEWHERE |= {
+    f"model.lora.{key}": f"train/test_setup.py::{LORA}"
+    for key in ("r", "lora_alpha", "lora_dropout", "target_modules")
+}
+ELSEWHERE |= {
+    "model.lora.use_rslora": "models/test_lora.py::test_the_merged_weight_is_the_formula",
+    "model.lora.use_dora": "models/test_lora.py::test_the_pooling_layer_gets_nothing_to_train",
+}
 
 
 # Keys whose change another run shows: what is changed, and what must differ by it.

@@ -66,13 +66,15 @@ def results_table(results: Results) -> Table:
     for heading in ("task", "split", "scores (the best checkpoint; main metric first)"):
         table.add_column(heading)
     for split in ("dev", "test"):
-        for task, scores in results.scores(split).items():
-            main = results.metrics[task]
-            rest = [f"{k} {v:.2f}" for k, v in scores.items() if k != main]
+        for task, scores in results.scores_shown(split).items():
+            main, *rest = [f"{metric} {value:.2f}" for metric, value in scores.items()]
             known = results.reference(task, split)
             beside = "" if known is None else f" ({known.text})"
-            table.add_row(task, split, ", ".join([f"{main} {scores[main]:.2f}{beside}", *rest]))
+            table.add_row(task, split, ", ".join([main + beside, *rest]))
         unseen = results.unseen_average(split)
         if math.isfinite(unseen):
             table.add_row("zero-shot average", split, f"{unseen:.2f}", style="dim")
+    if results.weights:
+        given = ", ".join(f"{task} {weight:g}" for task, weight in results.weights.items())
+        table.add_row("task weights", "", f"{given}; the others 1", style="dim")
     return table

@@ -124,6 +124,7 @@ def _findings(data: ReportData) -> list[str]:
         for task, value in results.main_scores(data.split).items()
     )
     cost = results.cost
+    weights = ", ".join(f"{task} {weight:g}" for task, weight in results.weights.items())
     found = [
         f"On {data.split}, {_method(results)} reaches {scores}.",
         f"That took {cost.seconds:.0f} s, {cost.steps:,} steps and {cost.gradients:,.0f} "
@@ -133,6 +134,7 @@ def _findings(data: ReportData) -> list[str]:
             for task in results.main_scores(data.split)
             if (own := results.reference(task, data.split)) is not None and own.mark
         ),
+        *([f"Static task weights: {weights}; the others 1."] if weights else []),
         "One run says nothing about chance: gradaccord compare repeats it over seeds.",
     ]
     return found if scores else found[1:]

@@ -51,11 +51,42 @@ class _Spelled(_Named):
         return name.strip().lower().replace("-", "_")
 
 
+class LoraConfig(_Section):
+    """Adapters of rank r, trained instead of the trunk's weights; names as in `peft.LoraConfig`."""
+
+    r: Positive = Field(8, description="Rank of the adapters.")
+    lora_alpha: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
+        8, description="Adapters are scaled by lora_alpha / r."
+    )
+    lora_dropout: Annotated[float, Field(ge=0, lt=1)] = Field(0.0, description="On their inputs.")
+    target_modules: str | list[str] | None = Field(
+        None,
+        description="Names of the layers that get one, or all-linear; default: what peft knows of the "
+        "model, mostly query and value.",
+    )
+    use_rslora: bool = Field(False, description="Scale by lora_alpha / sqrt(r).")
+    use_dora: bool = Field(False, description="Train directions and lengths apart (DoRA).")
+
+
 class ModelConfig(_Named):
     """The trunk that all tasks share: `minilm`, `characters`, a folder, or a name that the hub knows.
 
     Options are those of the trunk (`gradaccord.models.trunks.loading`), e.g. `pooling`.
     """
+
+    freeze: list[str] = Field(
+        default_factory=list,
+        description="Parts that are not trained, e.g. [embeddings, layers 0-3], or trunk for all.",
+    )
+    lora: LoraConfig | None = Field(None, description="Train low-rank adapters instead of the trunk.")
+
+    @field_validator("freeze", mode="before")
+    @classmethod
+    def _as_list(cls, value: Any) -> Any:
+        listed = [value] if isinstance(value, str) else value
+        if not isinstance(listed, list) or not all(isinstance(part, str) for part in listed):
+            return value
+        return [part.strip() for one in listed for part in one.split(",") if part.strip()]
 
 
 class TaskConfig(_Section):
@@ -88,6 +119,17 @@ class TaskConfig(_Section):
     evaluate_only: bool = Field(False, description="Never trained on: zero-shot transfer.")
     source: str | None = Field(None, description="The trained task whose head an unseen one uses.")
     batch_size: Positive | None = Field(None, description="Instead of train.batch_size.")
+    weight: float = Field(
+        1.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Its loss is multiplied by this before the method sees it.",
+    )
+    metric: str | None = Field(
+        None,
+        description="The score by which weights are chosen and methods compared; default: the kind's "
+        "first in `gradaccord list tasks`.",
+    )
     clusters: Annotated[int, Field(ge=2)] | None = Field(
         None,
         description="Train on so many clusters of its examples, found by the encoder, as tasks.",
@@ -118,8 +160,8 @@ class TaskConfig(_Section):
         if self.files is not None and self.kind is None:
             raise ValueError("own `files` need a `kind`, e.g. kind: classification")
         if self.evaluate_only:
-            for name in ("shared_head", "batch_size", "clusters", "label_noise"):
-                if getattr(self, name):
+            for name in ("shared_head", "batch_size", "weight", "clusters", "label_noise"):
+                if getattr(self, name) != type(self).model_fields[name].default:
                     raise ValueError(
                         f"`{name}` is for training, and it is `evaluate_only`: leave one out"
                     )
@@ -130,7 +172,8 @@ class TaskConfig(_Section):
     @property
     def options(self) -> dict[str, Any]:
         """Of the task's kind."""
-        return dict(self.__pydantic_extra__ or {})
+        metric = {} if self.metric is None else {"metric": self.metric}
+        return {**(self.__pydantic_extra__ or {}), **metric}
 
 
 class MethodConfig(_Named):

@@ -15,6 +15,7 @@ from gradaccord.core.watch import NOBODY, Watch
 from gradaccord.models.multitask import with_head_keys
 from gradaccord.runs.checkpoints import CHECKPOINTS, CheckpointError, Checkpoints, check, load
 from gradaccord.runs.usage import compute_seconds
+from gradaccord.tasks.task import main_score
 from gradaccord.train.config import Config
 from gradaccord.train.not_finite import TrainingError
 from gradaccord.train.probes import Probes
@@ -119,7 +120,7 @@ class Evaluator:
 
     def main_score(self, task: str, scores: Mapping[str, float]) -> float:
         """A task's main metric among its scores."""
-        return scores[self.problem.prepared[task].task.metric]
+        return main_score(scores, self.problem.prepared[task].task.main_metric)
 
     def _average(self, scores: Mapping[str, Mapping[str, float]]) -> float:
         """Mean of the trained tasks' main metrics; NaN if none was evaluated."""

@@ -141,7 +141,7 @@ def card(results: Results, about: dict[str, Any], config: str, use: str) -> str:
     """The model card: what it is, what it scored, how it was made, how it is used."""
     rows = []
     for split in ("dev", "test"):
-        for task, scores in results.scores(split).items():
+        for task, scores in results.scores_shown(split).items():
             known = results.reference(task, split)
             for metric, value in scores.items():
                 beside = ["–", "–", ""]

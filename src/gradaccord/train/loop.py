@@ -33,6 +33,7 @@ from gradaccord.train.progress import Progress, measured
 from gradaccord.train.regularizers import Regularizers
 from gradaccord.train.setup import Problem
 from gradaccord.train.step_batches import StepBatch
+from gradaccord.train.task_weights import unweighted, weighted
 from gradaccord.train.time_left import TimeLeft
 from gradaccord.train.wrapped_model import (
     enable_checkpointing,
@@ -180,7 +181,7 @@ class TrainingLoop:
         self.training_seconds += seconds
         phase.count(len(drawn), seconds)
         self.step += 1
-        self._log_step(report, drawn, log)
+        self._log_step(unweighted(report, phase.weights), drawn, log)
         return sum(len(one.rows) for one in drawn)
 
     def _over_processes(self, seconds: float) -> float:
@@ -202,7 +203,8 @@ class TrainingLoop:
         for i in range(parts):
             batch: Batch = {k: v.to(device) for k, v in encoded.batch(rows[i::parts]).items()}
             forward = partial(self.model, drawn.task, batch)
-            calls.append(self.regularizers.loss(prepared.task, drawn.task, forward, batch))
+            loss = self.regularizers.loss(prepared.task, drawn.task, forward, batch)
+            calls.append(weighted(loss, self.phase.weights[drawn.task]))
         return calls
 
     def _not_finite(self, tasks: list[str], drawn: list[StepBatch]) -> TrainingError:

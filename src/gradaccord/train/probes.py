@@ -13,6 +13,7 @@ from torch import nn
 from gradaccord.core.watch import NOBODY, Watch
 from gradaccord.data.registry import load
 from gradaccord.models.trunks.characters import CharacterTrunk
+from gradaccord.models.trunks.lora import without_lora
 from gradaccord.probe.cosines import task_cosines
 from gradaccord.probe.distance import Distance
 from gradaccord.probe.masked_lm import MaskedLM, with_encoder
@@ -31,7 +32,9 @@ class Probes:
         self.config = config
         self.problem = problem
         chosen = config.probe
-        self.distance = Distance(problem.model, within=["trunk"]) if chosen.distance else None
+        # With LoRA, of copies in which the adapters are merged into the weights.
+        model = without_lora(problem.model)
+        self.distance = Distance(model, within=["trunk"]) if chosen.distance else None
         self.cosines = chosen.cosine and len(problem.trained) > 1
         self.forgetting = Forgetting(config, problem) if chosen.masked_lm else None
 
@@ -49,6 +52,9 @@ class Probes:
                 "losses": measured.losses,
             }
         if self.distance is not None:
+            own = without_lora(self.problem.model)
+            if own is not self.problem.model:
+                self.distance = Distance(own, within=["trunk"], reference=self.distance.reference)
             moved = self.distance.measure()
             found["distance"] = {"total": moved.total, "layers": moved.layers}
         if self.forgetting is not None:
@@ -115,7 +121,7 @@ class Forgetting:
         texts = watch.each("probing masked tokens", self.texts.items(), len(self.texts), every=1)
         if isinstance(self.trunk, CharacterTrunk):
             return {name: probe.measure(self.trunk, self._characters) for name, probe in texts}
-        model = with_encoder(self.head, self.trunk.model)
+        model = with_encoder(self.head, without_lora(self.trunk.model))
         return {name: probe.measure(model) for name, probe in texts}
 
     def _characters(self, ids: torch.Tensor, attention: torch.Tensor) -> torch.Tensor:

@@ -16,6 +16,7 @@ import torch
 
 from gradaccord.core.watch import NOBODY
 from gradaccord.methods.registry import SINGLE_TASK
+from gradaccord.models.trunks.lora import merge_lora
 from gradaccord.runs.about import about
 from gradaccord.runs.checkpoints import CHECKPOINTS, Checkpoints
 from gradaccord.runs.files import ABOUT, CONFIG, LOG, MODEL, RunFolderError, write_json
@@ -176,9 +177,10 @@ def conclude(loop: TrainingLoop, continued: bool) -> Results:
         method={"name": config.method.name, **config.method.options},
         regularize=[term.name for term in config.regularize],
         seed=config.train.seed,
-        metrics={name: own.task.metric for name, own in prepared.items()},
+        metrics={name: own.task.main_metric for name, own in prepared.items()},
         kinds={name: own.task.kind for name, own in prepared.items()},
         trained=list(loop.problem.scored),
+        weights={name: own.weight for name, own in config.tasks.items() if own.weight != 1},
         dev={task: evaluated.scores for task, evaluated in dev.items()},
         test={task: evaluated.scores for task, evaluated in test.items()},
         best_step=evaluator.best_step,
@@ -237,6 +239,7 @@ def _errors(loop: TrainingLoop, evaluated: Mapping[str, Mapping[str, Any]]) -> d
 def _save_model(config: Config, problem: Problem, model: Any, folder: Path) -> None:
     from gradaccord.tasks.saved_models import save
 
+    merge_lora(model)
     tasks = {name: prepared.task for name, prepared in problem.prepared.items()}
     columns = {name: task.columns or {} for name, task in config.tasks.items()}
     save(folder, model, problem.tokens, tasks, columns)
@@ -274,7 +277,11 @@ def describe(config: Config, problem: Problem, accelerator: Any) -> Iterator[str
         where += f", threads: {torch.get_num_threads()}"
     if accelerator.num_processes > 1:
         where += f", processes: {accelerator.num_processes}"
-    yield f"{config.model.name}: {weights / 1e6:.1f} M weights; {where}."
+    trained = sum(p.numel() for p in problem.model.parameters() if p.requires_grad)
+    some = (
+        f", {trained / 1e6:.2f} M of them trained" if config.model.freeze or config.model.lora else ""
+    )
+    yield f"{config.model.name}: {weights / 1e6:.1f} M weights{some}; {where}."
     missing = fewer_than_asked(accelerator.num_processes)
     if missing is not None:
         yield missing
@@ -282,6 +289,8 @@ def describe(config: Config, problem: Problem, accelerator: Any) -> Iterator[str
         counts = ", ".join(f"{len(own):,} {split}" for split, own in prepared.splits.items())
         seen = name in problem.trained or name in problem.scored
         extra = "" if seen else " (never trained on)"
+        if problem.weights.get(name, 1.0) != 1:
+            extra = f", weight {problem.weights[name]:g}"
         yield f"{name}: {prepared.task.kind}, {counts}{extra}."
         for split, notes in prepared.notes.items():
             yield f"{name} {split}: " + ", ".join(f"{n:,} {what}" for what, n in notes.items()) + "."

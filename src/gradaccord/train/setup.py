@@ -20,6 +20,8 @@ from gradaccord.data.splits import cut
 from gradaccord.data.stored import stored
 from gradaccord.models.multitask import MultiTaskModel
 from gradaccord.models.tokens import Tokens
+from gradaccord.models.trunks.freezing import freeze, modules_of
+from gradaccord.models.trunks.lora import add_lora
 from gradaccord.pretrain.trunks import load_trunk
 from gradaccord.tasks.prepare import Prepared, prepare
 from gradaccord.tasks.pseudo_tasks import PseudoTasks, pseudo_tasks
@@ -45,6 +47,7 @@ class Problem:
     overlaps: Sequence[Overlap] = field(default_factory=tuple)
     clustered: Sequence[PseudoTasks] = field(default_factory=tuple)
     batch_sizes: Mapping[str, int] = field(default_factory=dict)  # of tasks that have their own
+    weights: Mapping[str, float] = field(default_factory=dict)  # of all that steps are drawn from
     folder: Path | None = None  # of the data sets
 
     def rows(self, split: str) -> int:
@@ -67,6 +70,10 @@ def load_problem(config: Config, folder: Path | None = None, watch: Watch = NOBO
     if any(KINDS[dataset.kind].generates for dataset in datasets.values()):
         options.setdefault("decoder", True)
     trunk, tokens = load_trunk(config.model.name, **options)
+    frozen = modules_of(trunk, config.model.freeze)
+    if config.model.lora is not None:
+        add_lora(trunk, config.model.lora.model_dump())
+    freeze(trunk, frozen)
     trained = tuple(name for name, task in config.tasks.items() if not task.evaluate_only)
     tasks = {name: make_task(name, config.tasks[name], datasets[name]) for name in trained}
     sources = {
@@ -87,12 +94,12 @@ def load_problem(config: Config, folder: Path | None = None, watch: Watch = NOBO
     for name in trained:
         if head_of[name] not in heads:
             heads[head_of[name]] = tasks[name].new_head(trunk)
-    drawn: dict[str, int | None] = {}  # what steps are drawn from, and the size of its batches
+    drawn: dict[str, TaskConfig] = {}  # what steps are drawn from, and what is configured of it
     clustered = []
     for name in trained:
         own = config.tasks[name]
         if own.clusters is None:
-            drawn[name] = own.batch_size
+            drawn[name] = own
             continue
         whole = dataclasses.replace(datasets[name], name=name)
         # Fewer dimensions where there are too few examples for a covariance in fifty.
@@ -103,7 +110,7 @@ def load_problem(config: Config, folder: Path | None = None, watch: Watch = NOBO
         for part, dataset in clustered[-1].datasets.items():
             prepared[part] = prepare(part, tasks[name], dataset, tokens, watch)
             head_of[part] = head_of[name]
-            drawn[part] = own.batch_size
+            drawn[part] = own
     return Problem(
         model=MultiTaskModel(trunk, heads, head_of),
         tokens=tokens,
@@ -112,7 +119,8 @@ def load_problem(config: Config, folder: Path | None = None, watch: Watch = NOBO
         scored=trained,
         folder=folder,
         clustered=tuple(clustered),
-        batch_sizes={name: size for name, size in drawn.items() if size is not None},
+        batch_sizes={name: own.batch_size for name, own in drawn.items() if own.batch_size is not None},
+        weights={name: own.weight for name, own in drawn.items()},
         overlaps=tuple(
             overlaps(
                 ((f"{name} train", datasets[name].splits["train"]) for name in trained),
