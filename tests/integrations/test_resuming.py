@@ -19,6 +19,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "GradVac": {"method": partial(gradaccord.GradVac, beta=0.5)},
     "PCGrad": {"method": "PCGrad"},
     "GradNorm": {"method": "GradNorm"},
+    "FAMO": {"method": "FAMO"},
+    "DWA": {"method": partial(gradaccord.DWA, window=2)},
     "Sequential Reptile": {
         "method": partial(gradaccord.SequentialReptile, inner_steps=4, outer_lr=0.3)
     },

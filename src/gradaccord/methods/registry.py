@@ -125,6 +125,11 @@ class Entry(Named):
         """Whether it is built with the optimiser whose steps it counts."""
         return takes_optimizer(self.load())
 
+    @property
+    def loss_only(self) -> bool:
+        """Whether it decides by the losses alone, and reads no gradient."""
+        return self.home.startswith("weigh.")
+
     def feed_with(self, options: Options) -> Feed:
         """What one `backward` is given, with these options."""
         return self.feed(self._all_options(options)) if callable(self.feed) else self.feed
@@ -230,6 +235,14 @@ _ENTRIES = (
     Entry("torchjd", "combine.torchjd:TorchJD",
           "any TorchJD weighting, e.g. torchjd:weighting=CAGrad,c=0.5",
           tasks=tuple, more_options=_weighting_options),
+    Entry("uncertainty", "weigh.uncertainty:UncertaintyWeighting",
+          "divides each loss by its learned variance"),
+    Entry("dwa", "weigh.dwa:DWA", "more weight to tasks whose loss falls slowly"),
+    Entry("rlw", "weigh.rlw:RLW", "weights drawn anew in every step"),
+    Entry("famo", "weigh.famo:FAMO", "learns weights that let all losses fall at one rate"),
+    Entry("loss_scale", "weigh.loss_scale:LossScale", "divides each loss by its running mean"),
+    Entry("smooth_tchebycheff", "weigh.smooth_tchebycheff:SmoothTchebycheff",
+          "most weight to the task that is worst off"),
     Entry("paired_sum", "align.paired_sum:PairedSum", "two batches at the same weights, no more",
           feed=_window_feed, controls=(), copies=1),
     # The term also lengthens the step, and a longer step alone may be what helps: hence two controls.
