@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from gradaccord.methods.regularize.recadam import RecAdam as RecAdam
     from gradaccord.methods.regularize.smart import SMART as SMART
     from gradaccord.methods.regularize.swep import SWEP as SWEP
+    from gradaccord.methods.trajectory.averaged import Averaged as Averaged
     from gradaccord.methods.trajectory.fomaml import FOMAML as FOMAML
     from gradaccord.methods.trajectory.reptile import MultiTaskReptile as MultiTaskReptile
     from gradaccord.methods.trajectory.reptile import Reptile as Reptile

@@ -230,6 +230,7 @@ METHODS: dict[str, tuple[Callable[[nn.Module, Any], Any], str]] = {
         lambda m, o: gradaccord.SequentialReptile(m, o, inner_steps=4, outer_lr=0.3),
         "one",
     ),
+    "Averaged": (lambda m, o: gradaccord.Averaged(m, decay=0.5, start=1), "all"),
     "FOMAML": (lambda m, o: gradaccord.FOMAML(m, o, inner_steps=2), "one"),
     "MultiTaskReptile": (
         lambda m, o: gradaccord.MultiTaskReptile(m, o, tasks=2, inner_steps=2),
@@ -421,7 +422,9 @@ def test_tasks_that_come_and_go_in_any_order(name):
     same(one, other)
 
 
-@pytest.mark.parametrize("name", ["Sum", "Mean", "PCGrad", "GradVac", "GradNorm", "TorchJD"])
+@pytest.mark.parametrize(
+    "name", ["Sum", "Mean", "PCGrad", "GradVac", "GradNorm", "TorchJD", "Averaged"]
+)
 def test_one_task_alone_is_plain_training(name):
     training = Training(name, net(tasks=("a",)), tasks=("a",)).run()
     plain = net(tasks=("a",))

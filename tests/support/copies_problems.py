@@ -29,6 +29,7 @@ METHODS = {
     "SAM on pairs": partial(gradaccord.SAM, batches=2),
     "Reptile": partial(gradaccord.Reptile, inner_steps=3),
     "SequentialReptile": partial(gradaccord.SequentialReptile, inner_steps=3, outer_lr=0.5),
+    "Averaged": partial(gradaccord.Averaged, decay=0.5),
     "FOMAML": partial(gradaccord.FOMAML, inner_steps=3),
     "MultiTaskReptile": partial(gradaccord.MultiTaskReptile, tasks=2, inner_steps=3),
     "UPGrad": lambda model, optimizer=None: gradaccord.TorchJD(model, "UPGrad"),

@@ -52,6 +52,7 @@ METHODS = {
     "SAM, batches=2": paired(ga.SAM, radius=0.5, batches=2),
     "Reptile": walking(ga.Reptile, inner_steps=2),
     "SequentialReptile": walking(ga.SequentialReptile, inner_steps=3, outer_lr=0.3),
+    "Averaged": several(ga.Averaged, decay=0.5),
     "FOMAML": walking(ga.FOMAML, inner_steps=3),
     "MultiTaskReptile": walking(ga.MultiTaskReptile, tasks=2, inner_steps=2, outer_lr=0.5),
 }
