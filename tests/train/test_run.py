@@ -29,6 +29,8 @@ OPTIONS = {
     "reptile": {"inner_steps": 5},
     "fomaml": {"inner_steps": 3},
     "multitask_reptile": {"inner_steps": 2},
+    "averaged": {"decay": 0.7, "start": 2},
+    "sequential_averaged": {"average": "swa", "start": 5},
     "dotprod": {"mode": "difference"},
 }
 

@@ -65,6 +65,8 @@ def methods() -> Table:
     for entry in METHODS.values():
         controls = " and ".join(map(str, Spec(entry.name).controls()))
         facts = [f"compare with {controls}"] if controls else ["a baseline"]
+        if entry.loss_only:
+            facts.append("by losses alone")
         if entry.cost_with({}) != 1:
             facts.append(f"{entry.cost_with({}):g} gradients a batch")
         _row(table, entry.name, f"{entry.summary} ({'; '.join(facts)})", _shown(entry))
