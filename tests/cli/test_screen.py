@@ -65,3 +65,11 @@ def test_what_is_said_is_not_read_as_markup() -> None:
     shown.say("[bold] stays, and a long line is not broken: " + "x" * 100)
     assert file.getvalue().startswith("[bold] stays")
     assert file.getvalue().count("\n") == 1
+
+
+def test_a_terminal_breaks_sentences_between_words() -> None:
+    shown, file = of(terminal=True)
+    shown.say("word " * 40)
+    lines = file.getvalue().rstrip("\n").splitlines()
+    assert len(lines) == 3
+    assert all(set(line.split()) == {"word"} for line in lines)

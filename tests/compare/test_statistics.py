@@ -144,3 +144,14 @@ def test_a_difference_that_is_not_clear_says_what_could_be_seen():
     assert "could see" not in str(clear)
     assert math.isnan(to_zero([1.0, 2.0]).smallest_effect)
     assert str(to_zero([1.0, 2.0])) == "+1.50 (no p: 2 pairs)"
+
+
+def test_the_interval_is_scipy_s():
+    values = [1.0, 2.5, 0.5, 3.0]
+    low, high = ttest_1samp(values, 0).confidence_interval()
+    difference = Difference.between(dict(enumerate(values)), dict.fromkeys(range(4), 0.0))
+    assert difference.half_interval == pytest.approx((high - low) / 2)
+
+
+def test_without_a_test_there_is_no_interval():
+    assert math.isnan(Difference.between({0: 1.0, 1: 2.0}, {0: 0.0, 1: 0.0}).half_interval)

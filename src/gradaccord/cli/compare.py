@@ -53,11 +53,15 @@ def compare(
     controls: Annotated[
         bool, typer.Option(help="Add each method's control: the same steps without its idea.")
     ] = True,
+    wide: Annotated[
+        bool, typer.Option("--wide", help="Print every task, p value and cost, too.")
+    ] = False,
 ) -> None:
     """Train several methods on several seeds at equal budgets, and test their differences.
 
     Finished runs are reused. A run that fails does not stop the others; the table
-    marks it. Every method's control is added. For example:
+    marks it. Every method's control is added. A summary is printed, everything is
+    written; the same command with --wide prints it all. For example:
 
     [bold]gradaccord compare trio.yaml --methods pcgrad,gradvac,stl --seeds 5[/bold]
     """
@@ -70,8 +74,8 @@ def compare(
         from gradaccord.compare.processes import jobs_that_fit, run_all
         from gradaccord.compare.setup import set_up
         from gradaccord.compare.specs import Spec, parse_methods, with_controls
-        from gradaccord.compare.summary import summarise
-        from gradaccord.compare.tables import terminal, write_tables
+        from gradaccord.compare.summary import lost_runs, summarise
+        from gradaccord.compare.tables import summary_notes, summary_table, terminal, write_tables
         from gradaccord.runs.about import about
         from gradaccord.runs.files import ABOUT, write_json
         from gradaccord.runs.lock import locked
@@ -102,9 +106,16 @@ def compare(
             raise typer.Exit(INTERRUPTED) from None
         comparison = summarise(setup.runs)
         written = write_tables(comparison, folder)
-    for table in terminal(comparison, console.width):
-        console.print(table, "", sep="\n", markup=False)
-    for sentence in (*comparison.remarks, *comparison.findings):
+    console.print(summary_table(comparison), "", sep="\n", markup=False)
+    for sentence in (*summary_notes(comparison), *lost_runs(comparison), *comparison.findings):
         screen.say(sentence)
+    if wide:
+        for table in terminal(comparison, console.width):
+            console.print("", table, sep="\n", markup=False)
+        for sentence in ("", *comparison.remarks):
+            screen.say(sentence)
     screen.say(f"Took {time.monotonic() - began:.0f} s. Written: {', '.join(map(str, written))}")
-    screen.say(f"The whole picture: gradaccord report {folder}")
+    screen.say(
+        f"The whole picture: gradaccord report {folder}"
+        + ("" if wide else "; tasks, p values and costs here: --wide")
+    )

@@ -47,8 +47,9 @@ class Screen(Generic[State]):
         return self._live or nullcontext()
 
     def say(self, sentence: str) -> None:
-        """A line that stays."""
-        self.console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+        """A line that stays; on a terminal it is broken between words, in a file not at all."""
+        whole = not self.console.is_terminal
+        self.console.print(sentence, highlight=False, markup=False, soft_wrap=whole)
 
     def show(self, state: State) -> None:
         """Draw, if it is time to."""

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from gradaccord.compare.comparison import Comparison, Standing
-from gradaccord.compare.specs import Spec
+from gradaccord.compare.specs import Spec, short_names
 from gradaccord.compare.summary import runs_in, summarise
-from gradaccord.report.method_names import short_names
 from gradaccord.runs.files import ABOUT, CONFIG, LOG, folder_name, read_json
 from gradaccord.runs.log import records
 from gradaccord.runs.results import EvaluationRecord, Results
