@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Generic, TypeVar
 
 from rich.console import Console, RenderableType
@@ -58,6 +58,17 @@ class Screen(Generic[State]):
             self._live.update(self._picture(state), refresh=True)
         else:
             self.say(self._line(state))
+
+
+@contextmanager
+def advancing(label: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar on stderr, if that is a terminal; what is yielded is called with how many more are done."""
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        shown = progress.add_task(label, total=total)
+        yield lambda done: progress.advance(shown, done)
 
 
 def bar(label: str, share: float, *facts: str) -> Table:

@@ -236,8 +236,12 @@ def _save_model(config: Config, problem: Problem, model: Any, folder: Path) -> N
     from gradaccord.tasks.saved_models import save
 
     tasks = {name: prepared.task for name, prepared in problem.prepared.items()}
-    columns = {name: task.columns or {} for name, task in config.tasks.items()}
-    save(folder, model, problem.tokens, tasks, columns)
+    own_files = {}
+    for name, task in config.tasks.items():
+        if task.files is not None or task.columns:
+            labels = dict(problem.datasets[name].written) or None
+            own_files[name] = {**task.reading, "labels": labels}
+    save(folder, model, problem.tokens, tasks, own_files)
 
 
 def _check_folder(config: Config, folder: Path, resume: bool) -> Results | None:
@@ -281,6 +285,8 @@ def describe(config: Config, problem: Problem, accelerator: Any) -> Iterator[str
         seen = name in problem.trained or name in problem.scored
         extra = "" if seen else " (never trained on)"
         yield f"{name}: {prepared.task.kind}, {counts}{extra}."
+        if name in problem.datasets:
+            yield from (f"{name}, {sentence}" for sentence in problem.datasets[name].read_as)
         for split, notes in prepared.notes.items():
             yield f"{name} {split}: " + ", ".join(f"{n:,} {what}" for what, n in notes.items()) + "."
     if not any(problem.prepared[name].labelled("dev") for name in problem.scored):

@@ -43,6 +43,7 @@ class Problem:
     clustered: Sequence[PseudoTasks] = field(default_factory=tuple)
     batch_sizes: Mapping[str, int] = field(default_factory=dict)  # of tasks that have their own
     folder: Path | None = None  # of the data sets
+    datasets: Mapping[str, Dataset] = field(default_factory=dict)  # of the tasks, without their splits
 
     def evaluated(self, split: str) -> tuple[str, ...]:
         """The tasks that have this split."""
@@ -102,6 +103,7 @@ def load_problem(config: Config, folder: Path | None = None) -> Problem:
         trained=tuple(drawn),
         scored=trained,
         folder=folder,
+        datasets={name: dataclasses.replace(own, splits={}) for name, own in datasets.items()},
         clustered=tuple(clustered),
         batch_sizes={name: size for name, size in drawn.items() if size is not None},
         overlaps=tuple(
@@ -123,14 +125,17 @@ def load_dataset(name: str, task: TaskConfig, folder: Path | None) -> Dataset:
     if task.files is not None:
         assert task.kind is not None
         try:
-            dataset = read(
-                task.kind, files=task.files, columns=task.columns or {}, labels=task.labels, name=name
-            )
+            dataset = read(task.kind, files=task.files, name=name, **task.reading)
         except FileNotFoundError as error:
             raise ValueError(f"{error.filename}: {error.strerror} ({RULE}).") from error
     else:
         assert task.data is not None
         if task.data.startswith(HUB):
+            if isinstance(task.columns, list) or isinstance(task.labels, dict):
+                raise ValueError(
+                    "`columns` of a set of the hub name the column of each field, and `labels` are a "
+                    "list: its columns and classes have names already."
+                )
             dataset = hub.load(
                 task.data.removeprefix(HUB), kind=task.kind, columns=task.columns, labels=task.labels
             )
