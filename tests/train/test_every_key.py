@@ -14,7 +14,7 @@ from train_toy import weights
 
 from gradaccord.models.multitask import MultiTaskModel
 from gradaccord.runs.log import read_log
-from gradaccord.train.config import Config
+from gradaccord.train.config import TABLE_KEYS, Config
 from gradaccord.train.config_file import _section
 from gradaccord.train.setup import load_dataset, load_problem
 
@@ -113,6 +113,7 @@ HERE = {
     "tasks.cut": "test_cut_and_limit", "tasks.dev_as_test": "test_dev_as_test",
     "tasks.label_noise": "test_label_noise", "tasks.data": "test_data_folder",
     "tasks.files": "test_own_files", "tasks.kind": "test_own_files", "tasks.labels": "test_own_files",
+    **dict.fromkeys((f"tasks.{key}" for key in TABLE_KEYS), "test_how_own_files_are_written"),
     "tasks.limit": "test_cut_and_limit",
     "tasks.shared_head": "test_heads", "tasks.source": "test_heads",
     "train.evaluation_batch_size": "test_evaluation_batch_size",
@@ -194,6 +195,24 @@ def test_own_files(content, configured, tmp_path):
         ("other", "yes"): [1, 1],
     }  # fmt: skip
     assert load_dataset("long", configured().tasks["long"], None).kind == "regression"
+
+
+def test_how_own_files_are_written(configured, tmp_path):
+    whole = {"format": "csv", "encoding": "latin-1", "columns": ["first", "label"]}
+
+    def read(**changes):
+        task = {"kind": "classification", "train": str(tmp_path / "x.dat"), **whole, **changes}
+        own = load_dataset("x", configured(tasks={"x": task}).tasks["x"], None)
+        return [(e.first, own.labels[e.label]) for e in own.splits["train"]]
+
+    (tmp_path / "x.dat").write_bytes('text;label\n"é, è";1\n"a;b";2\n'.encode("latin-1"))
+    assert read() == [("é, è", "1"), ("a;b", "2")]
+    assert read(header=False) == [("text", "label"), ("é, è", "1"), ("a;b", "2")]
+    for key, value in (("quotes", False), ("separator", "comma"), ("format", None)):
+        with pytest.raises(ValueError, match=r"x\.dat"):
+            read(**{key: value})
+    with pytest.raises(ValueError, match="set `encoding`"):
+        read(encoding="utf-8")
 
 
 def test_cut_and_limit(content, configured):

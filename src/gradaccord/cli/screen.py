@@ -80,6 +80,17 @@ def watching(console: Console) -> Iterator[Watch]:
         yield Watch(lambda what, done, total: screen.show((what, done, total)), screen.say)
 
 
+@contextmanager
+def advancing(label: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar on stderr, if that is a terminal; what is yielded is called with how many more are done."""
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        shown = progress.add_task(label, total=total)
+        yield lambda done: progress.advance(shown, done)
+
+
 def bar(label: str, share: float, *facts: str) -> Table:
     """One line: a label, a bar, the share done, and what else there is to say."""
     table = Table.grid(padding=(0, 1))

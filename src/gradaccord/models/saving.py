@@ -39,7 +39,7 @@ class TaskEntry:
 
     kind: str
     options: Mapping[str, Any]
-    columns: Mapping[str, str] = field(default_factory=dict)  # of its own files, by field
+    own_files: Mapping[str, Any] = field(default_factory=dict)  # how they were read; {}: it has none
 
 
 # The head of a task on a trunk, with fresh weights.
@@ -66,7 +66,7 @@ def save_model(
                 "kind": task.kind,
                 "head": model.head_of[name],
                 "options": dict(task.options),
-                "columns": dict(task.columns),
+                "own_files": dict(task.own_files),
             }
             for name, task in tasks.items()
         },
@@ -105,9 +105,14 @@ def saved_tasks(folder: Path) -> dict[str, TaskEntry]:
     """What was written of each task, without the weights."""
     with reading(folder / DESCRIPTION, ANEW):
         return {
-            name: TaskEntry(str(entry["kind"]), dict(entry["options"]), dict(entry.get("columns", {})))
+            name: TaskEntry(str(entry["kind"]), dict(entry["options"]), _own_files(entry))
             for name, entry in _description(folder)["tasks"].items()
         }
+
+
+def _own_files(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Models of 0.1 have the column of each field alone."""
+    return dict(entry.get("own_files") or {"columns": dict(entry.get("columns", {}))})
 
 
 def _save_heads(model: MultiTaskModel, path: Path) -> None:

@@ -191,6 +191,10 @@ class Task(ABC, Generic[E]):
 
     # Questions to a trained model (`train.predict`, `train.export`)
 
+    def probabilities(self, rows: Sequence[Any]) -> list[dict[str, float]] | None:
+        """Of every class, for each row that `read` gave; None of kinds without."""
+        return None
+
     def question_fields(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The fields that a question must have, and those that it may have."""
         example = EXAMPLES[self.kind]

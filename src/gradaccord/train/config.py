@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from gradaccord.data.dataset import ORDER
 from gradaccord.methods.registry import canonical_method
 
 Positive = Annotated[int, Field(ge=1)]
@@ -89,6 +90,20 @@ class ModelConfig(_Named):
         return [part.strip() for one in listed for part in one.split(",") if part.strip()]
 
 
+TABLE_KEYS = ("format", "header", "separator", "quotes", "encoding")
+
+
+def with_files(task: Any) -> Any:
+    """A task as plain values whose `train`, `dev` and `test` are moved into its `files`."""
+    if not isinstance(task, dict) or not isinstance(task.get("files", {}), dict | None):
+        return task
+    short = {split: task[split] for split in ORDER if split in task}
+    if not short:
+        return task
+    rest = {key: value for key, value in task.items() if key not in short}
+    return {**rest, "files": {**(task.get("files") or {}), **short}}
+
+
 class TaskConfig(_Section):
     """One task. Options of its kind (`pair`, `head`, `max_length`, ...) stand beside these."""
 
@@ -96,11 +111,23 @@ class TaskConfig(_Section):
 
     data: str | None = Field(None, description="A set that `gradaccord list data` shows, or hub:NAME.")
     files: dict[str, str | list[str]] | None = Field(
-        None, description="Own files by split: train, dev, test."
+        None, description="Own files by split; train, dev and test may also stand beside `kind`."
     )
     kind: str | None = Field(None, description="What is learned; known for the sets of `list data`.")
-    columns: dict[str, str] | None = Field(None, description="Own files: column of each field.")
-    labels: list[str] | None = Field(None, description="Classes in the order of their numbers.")
+    columns: dict[str, str | list[str]] | list[str] | None = Field(
+        None, description="Own files: column of each field, or the names of all columns in order."
+    )
+    labels: list[str] | dict[str, str] | None = Field(
+        None,
+        description="Classes in the order of their numbers, or what files write -> the class.",
+    )
+    format: str | None = Field(None, description="Own files: instead of their ending, e.g. csv.")
+    header: bool | None = Field(None, description="Own tables: line 1 names the columns. null: found.")
+    separator: str | None = Field(
+        None, description="Own tables: comma, tab, semicolon, pipe or a character. null: found."
+    )
+    quotes: bool | None = Field(None, description="Own tables: quotes enclose cells. null: found.")
+    encoding: str = Field("utf-8", description="Own files: of their text.")
     cut: float | None = Field(
         None, gt=0, lt=1, description="Share of the training split to hold out, if there is no dev."
     )
@@ -138,16 +165,21 @@ class TaskConfig(_Section):
     @model_validator(mode="before")
     @classmethod
     def _from_name(cls, value: Any) -> Any:
-        return {"data": value} if isinstance(value, str) else value
+        if isinstance(value, str):
+            return {"data": value}
+        return with_files(value)
 
-    @field_validator("labels", mode="before")
+    @field_validator("labels", "columns", mode="before")
     @classmethod
     def _as_text(cls, value: Any) -> Any:
-        if not isinstance(value, list):
-            return value
-        if any(isinstance(label, bool) for label in value):
+        """Numbers of columns and classes that are numbers, as text."""
+        if isinstance(value, dict):
+            return {cls._as_text(key): cls._as_text(inner) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [cls._as_text(inner) for inner in value]
+        if isinstance(value, bool):
             raise ValueError("yes, no, on and off are true or false in YAML: put them in quotes")
-        return [str(label) if isinstance(label, int) else label for label in value]
+        return str(value) if isinstance(value, int) else value
 
     @model_validator(mode="after")
     def _has_a_source(self) -> TaskConfig:
@@ -157,6 +189,10 @@ class TaskConfig(_Section):
             for name in ("labels", "columns"):
                 if getattr(self, name) is not None:
                     raise ValueError(f"`{name}` belong to own `files`; a known set brings its own")
+        if self.files is None:
+            for name in TABLE_KEYS:
+                if getattr(self, name) != type(self).model_fields[name].default:
+                    raise ValueError(f"`{name}` is about own `files`: leave it out")
         if self.files is not None and self.kind is None:
             raise ValueError("own `files` need a `kind`, e.g. kind: classification")
         if self.evaluate_only:
@@ -174,6 +210,11 @@ class TaskConfig(_Section):
         """Of the task's kind."""
         metric = {} if self.metric is None else {"metric": self.metric}
         return {**(self.__pydantic_extra__ or {}), **metric}
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """How own files are read, as `gradaccord.data.read` takes it."""
+        return {name: getattr(self, name) for name in ("columns", "labels", *TABLE_KEYS)}
 
 
 class MethodConfig(_Named):

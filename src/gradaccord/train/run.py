@@ -241,8 +241,12 @@ def _save_model(config: Config, problem: Problem, model: Any, folder: Path) -> N
 
     merge_lora(model)
     tasks = {name: prepared.task for name, prepared in problem.prepared.items()}
-    columns = {name: task.columns or {} for name, task in config.tasks.items()}
-    save(folder, model, problem.tokens, tasks, columns)
+    own_files = {}
+    for name, task in config.tasks.items():
+        if task.files is not None or task.columns:
+            labels = dict(problem.datasets[name].written) or None
+            own_files[name] = {**task.reading, "labels": labels}
+    save(folder, model, problem.tokens, tasks, own_files)
 
 
 def _check_folder(config: Config, folder: Path, resume: bool) -> Results | None:
@@ -292,6 +296,8 @@ def describe(config: Config, problem: Problem, accelerator: Any) -> Iterator[str
         if problem.weights.get(name, 1.0) != 1:
             extra = f", weight {problem.weights[name]:g}"
         yield f"{name}: {prepared.task.kind}, {counts}{extra}."
+        if name in problem.datasets:
+            yield from (f"{name}, {sentence}" for sentence in problem.datasets[name].read_as)
         for split, notes in prepared.notes.items():
             yield f"{name} {split}: " + ", ".join(f"{n:,} {what}" for what, n in notes.items()) + "."
     if not any(problem.prepared[name].labelled("dev") for name in problem.scored):

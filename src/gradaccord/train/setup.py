@@ -49,6 +49,7 @@ class Problem:
     batch_sizes: Mapping[str, int] = field(default_factory=dict)  # of tasks that have their own
     weights: Mapping[str, float] = field(default_factory=dict)  # of all that steps are drawn from
     folder: Path | None = None  # of the data sets
+    datasets: Mapping[str, Dataset] = field(default_factory=dict)  # of the tasks, without their splits
 
     def rows(self, split: str) -> int:
         """Of all tasks that have this split."""
@@ -118,6 +119,7 @@ def load_problem(config: Config, folder: Path | None = None, watch: Watch = NOBO
         trained=tuple(drawn),
         scored=trained,
         folder=folder,
+        datasets={name: dataclasses.replace(own, splits={}) for name, own in datasets.items()},
         clustered=tuple(clustered),
         batch_sizes={name: own.batch_size for name, own in drawn.items() if own.batch_size is not None},
         weights={name: own.weight for name, own in drawn.items()},
@@ -147,6 +149,11 @@ def load_dataset(name: str, task: TaskConfig, folder: Path | None, watch: Watch 
     else:
         assert task.data is not None
         if task.data.startswith(HUB):
+            if isinstance(task.columns, list) or isinstance(task.labels, dict):
+                raise ValueError(
+                    "`columns` of a set of the hub name the column of each field, and `labels` are a "
+                    "list: its columns and classes have names already."
+                )
             dataset = hub.load(
                 task.data.removeprefix(HUB), kind=task.kind, columns=task.columns, labels=task.labels
             )
@@ -176,7 +183,7 @@ def _own(name: str, task: TaskConfig, watch: Watch) -> Dataset:
     """A task's own files: read once, then from the cache until a file or an option changes."""
     assert task.kind is not None
     assert task.files is not None
-    options: dict[str, Any] = {"kind": task.kind, "columns": task.columns or {}, "labels": task.labels}
+    options: dict[str, Any] = {"kind": task.kind, **task.reading}
     make = partial(read, **options, files=task.files, name=name)
     given = [[each] if isinstance(each, str | Path) else each for each in task.files.values()]
     paths = [Path(path) for several in given for path in several]
