@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from gradaccord.runs.interrupts import PARENT, SIGNALS, Interrupts
+from gradaccord.runs.interrupts import PARENT, SIGNALS, Interrupts, silence
 
 
 class OneProcess:
@@ -48,3 +48,17 @@ def test_the_end_of_the_parent_counts(monkeypatch):
     assert not Interrupts().agreed(OneProcess())
     monkeypatch.setenv(PARENT, "0")
     assert Interrupts().agreed(OneProcess())
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs terminals that a process can make")
+def test_only_a_terminal_that_was_closed_is_silenced():
+    screen, terminal = os.openpty()
+    silence([terminal])
+    os.write(terminal, b"seen")
+    assert os.read(screen, 4) == b"seen"
+    os.close(screen)
+    with pytest.raises(OSError):
+        os.write(terminal, b"lost")
+    silence([terminal])
+    os.write(terminal, b"to nowhere")
+    os.close(terminal)
