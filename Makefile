@@ -1,4 +1,4 @@
-# make demo | test | fuzz | lint | architecture | bench: each sets up .venv by itself on the first call.
+# make demo | test | fuzz | mutants | lint | architecture | bench: each sets up .venv by itself on the first call.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 WORKERS ?= 2
 MINUTES ?= 30
 
-.PHONY: demo test fuzz lint format architecture bench clean
+.PHONY: demo test fuzz mutants lint format architecture bench clean
 
 demo: $(READY)
 	$(BIN)/gradaccord demo
@@ -16,6 +16,9 @@ test: $(READY)
 
 fuzz: $(READY)  # damaged files, configurations and options, as long as wanted
 	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/run_fuzz.py $(MINUTES)
+
+mutants: $(READY)  # small changes of the source, which the tests must notice (an hour)
+	OMP_NUM_THREADS=1 $(BIN)/python tests/mutants/run_mutants.py --jobs $(WORKERS)
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -190,6 +190,17 @@ def test_examples_of_grouped_batches_meet_almost_as_many_others_as_of_plain_ones
     assert grouped.min() >= 0.75 * plain.min()  # the shortest and the longest ones
 
 
+@pytest.mark.parametrize(("passes", "sorts"), [(49, False), (50, True)])
+def test_a_pass_of_fewer_than_fifty_batches_is_not_sorted(passes: int, sorts: bool) -> None:
+    examples = 4 * passes
+    grouped = TaskBatches(range(examples), 4, lengths=torch.arange(examples))
+    plain = TaskBatches(range(examples), 4)
+    ours, theirs = ([next(batches) for _ in range(passes)] for batches in (grouped, plain))
+    assert (ours != theirs) == sorts
+    if sorts:  # two batches by two: each has the longer or the shorter half of eight
+        assert sum(max(b) - min(b) for b in ours) < 0.8 * sum(max(b) - min(b) for b in theirs)
+
+
 def test_a_failing_collate_loses_no_batch() -> None:
     calls = []
 

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from gradaccord.runs.interrupts import PARENT, SIGNALS, Interrupts
+from gradaccord.runs.interrupts import PARENT, SIGNALS, Interrupts, silence
 
 
 class OneProcess:
@@ -95,3 +95,17 @@ with Interrupts(lambda sentence: print(sentence, flush=True)):
     process.send_signal(signal.SIGINT)
     out = process.communicate(timeout=120)[0].splitlines()
     assert out == ["Ctrl-C: finishing this step, then saving; press again to stop.", "ends"]
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs terminals that a process can make")
+def test_only_a_terminal_that_was_closed_is_silenced():
+    screen, terminal = os.openpty()
+    silence([terminal])
+    os.write(terminal, b"seen")
+    assert os.read(screen, 4) == b"seen"
+    os.close(screen)
+    with pytest.raises(OSError):
+        os.write(terminal, b"lost")
+    silence([terminal])
+    os.write(terminal, b"to nowhere")
+    os.close(terminal)

@@ -4,9 +4,10 @@ import subprocess
 import sys
 
 import pytest
+from accelerate import Accelerator
 
 from gradaccord.runs.files import RunFolderError
-from gradaccord.runs.lock import locked
+from gradaccord.runs.lock import locked, locked_by_main
 
 
 def test_a_second_process_is_refused(tmp_path):
@@ -37,6 +38,21 @@ def test_the_same_process_cannot_lock_twice_and_an_error_unlocks(tmp_path):
         pytest.raises(RunFolderError, match="is in use by another process"),
         locked(tmp_path),
         locked(tmp_path),
+    ):
+        pass
+    with locked(tmp_path):
+        pass
+
+
+def test_what_the_main_process_finds_or_raises_comes_out(tmp_path):
+    accelerator = Accelerator(cpu=True)
+    with locked_by_main(tmp_path, accelerator, lambda: 7) as found:
+        assert found == 7
+        with pytest.raises(RunFolderError, match="in use"), locked(tmp_path):
+            pass
+    with (
+        pytest.raises(ValueError, match="base 10"),
+        locked_by_main(tmp_path, accelerator, lambda: int("x")),
     ):
         pass
     with locked(tmp_path):

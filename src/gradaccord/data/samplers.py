@@ -187,8 +187,8 @@ class ProportionalTasks(WeightedTasks):
             )
         sizes = _counts("sizes", sizes)
         # Relative to the largest, so that no power overflows.
-        largest = max(sizes.values(), default=1)
-        super().__init__({t: (size / largest) ** q for t, size in sizes.items()}, n=n, seed=seed)
+        weights = {t: (size / max(sizes.values())) ** q for t, size in sizes.items()}
+        super().__init__(weights, n=n, seed=seed)
 
 
 class UniformTasks(WeightedTasks):

@@ -201,11 +201,10 @@ def _weighting_options(given: Options) -> dict[str, Parameter]:
 
 def _dotprod_cost(options: Options) -> float:
     """One gradient a batch, and what the term of one pair in `every` batches takes."""
-    exact = {"one-sided": 4.2, "symmetric": 7.0}
-    difference = {"one-sided": 3.0, "centred": 4.0, "symmetric": 5.0}
-    per_pair = exact if options["mode"] == "exact" else difference
-    # Centred exact products do not exist: the class refuses them when it is built.
-    return 1 + (per_pair.get(options["scheme"], 4.0) - 2) / int(options["every"])
+    per_pair = {"one-sided": 3.0, "centred": 4.0, "symmetric": 5.0}
+    if options["mode"] == "exact":  # the class refuses exact products that are centred
+        per_pair |= {"one-sided": 4.2, "symmetric": 7.0}
+    return 1 + (per_pair[options["scheme"]] - 2) / int(options["every"])
 
 
 def _smart_cost(options: Options) -> float:
