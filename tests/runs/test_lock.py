@@ -1,7 +1,9 @@
 """A run folder has one process at a time."""
 
+import os
 import subprocess
 import sys
+import time
 
 import pytest
 from accelerate import Accelerator
@@ -25,6 +27,28 @@ def test_a_second_process_is_refused(tmp_path):
         [sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "held"
+
+
+@pytest.mark.parametrize(("parent", "ends"), [(os.getpid(), "held"), (1, "is in use by")])
+def test_a_run_of_a_comparison_waits_for_the_one_that_a_killed_command_left(tmp_path, parent, ends):
+    """It would count as failed otherwise. One whose own command has gone does not wait."""
+    code = (
+        "import sys; from pathlib import Path; from gradaccord.runs.lock import locked\n"
+        "print('ready', flush=True)\n"
+        "try:\n  with locked(Path(sys.argv[1])): print('held')\n"
+        "except OSError as error: print(error)"
+    )
+    with locked(tmp_path):
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, tmp_path],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "GRADACCORD_PARENT": str(parent)},
+        )
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(0.5)
+    with process:
+        assert ends in process.stdout.read()
 
 
 def test_a_folder_that_cannot_be_made(tmp_path):

@@ -96,7 +96,7 @@ class Interrupts:
 
     def agreed(self, accelerator: Any) -> bool:
         """Whether any process was interrupted: all stop after the same step, or none does."""
-        stop = self.noted or _orphaned()
+        stop = self.noted or orphaned()
         if accelerator.num_processes == 1:
             return stop
         import torch
@@ -119,6 +119,7 @@ def silence(before: list[int]) -> None:
             os.close(nowhere)
 
 
-def _orphaned() -> bool:
+def orphaned() -> bool:
+    """Whether the process for which this one works has ended."""
     parent = os.environ.get(PARENT)
     return parent is not None and parent != str(os.getppid())
