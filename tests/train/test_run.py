@@ -76,8 +76,9 @@ def test_torchjd_weights_belong_to_the_tasks_as_configured(configured, run, monk
     methods = []
 
     def step(loop, log):
-        taken(loop, log)
+        rows = taken(loop, log)
         methods.append(loop.phase.method)
+        return rows
 
     monkeypatch.setattr(TrainingLoop, "take_step", step)
     method = {"name": "torchjd", "weighting": "Constant", "weights": [1, 2, 5]}
