@@ -10,6 +10,7 @@ from markdown_it import MarkdownIt
 from train_toy import said
 from transformers import AutoModel, AutoTokenizer
 
+from gradaccord.runs.about import About
 from gradaccord.tasks.kinds.image import ImageClassification
 from gradaccord.train.export import card, export
 
@@ -70,7 +71,7 @@ def test_names_and_texts_are_text_in_the_card():
     results = made_results({name: 50.0}).model_copy(
         update={"overlaps": [name], "method": {"name": "sum", name: name}, "kinds": {name: name}}
     )
-    about = {"command": ["/home/me/.venv/bin/gradaccord", "train"], "versions": {"torch": name}}
+    about = About(command=["/home/me/.venv/bin/gradaccord", "train"], versions={"torch": name})
     text = card(results, about, f"a: |\n  ```\n  # z\n  {name}\n", "")
     page = MarkdownIt("commonmark", {"html": True}).enable("table").render(text.split("---\n", 2)[2])
     assert "<script" not in page

@@ -51,3 +51,32 @@ def test_anything_else_is_refused_in_a_sentence(content, tmp_path, change, sente
     with pytest.raises(ValueError, match=sentence) as error:
         Comparison.read(tmp_path)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"methods": []}, "`methods` is empty"),
+        ({"methods": None}, "`methods`: Input should be"),
+        ({"methods": [{}]}, "`methods.0.method`: Field required"),
+        ({"metrics": {}}, "the task 'a' has no metric"),
+        ({"tasks": 7}, "`tasks`: Input should be"),
+    ],
+)
+def test_a_file_of_another_shape_is_one_sentence(tmp_path, changes, said):
+    compared({"sum": [50, 51, 52], "pcgrad": [52, 53, 54]}).write(tmp_path)
+    content = json.loads((tmp_path / "comparison.json").read_text())
+    (tmp_path / "comparison.json").write_text(json.dumps(content | changes))
+    with pytest.raises(ValueError, match=r"comparison.json is damaged \(") as raised:
+        Comparison.read(tmp_path)
+    assert said in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_method_without_its_average_is_refused(tmp_path):
+    compared({"sum": [50, 51], "pcgrad": [52, 53]}).write(tmp_path)
+    content = json.loads((tmp_path / "comparison.json").read_text())
+    content["methods"][1]["scores"] = {}
+    (tmp_path / "comparison.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match="the method 'pcgrad' has no average"):
+        Comparison.read(tmp_path)

@@ -45,7 +45,7 @@ def test_a_run_is_recorded_and_read(tmp_path, monkeypatch):
     assert path.name == "patterns-5way-1shot-fomaml-2tasks-4iterations-rate0.1-seed3.json"
     assert read_records(tmp_path / "records") == [record]
     path.write_text("{}")
-    with pytest.raises(ValueError, match="is no record of a few-shot run: remove it and record"):
+    with pytest.raises(ValueError, match="is damaged .*: remove it, and record"):
         read_records(tmp_path / "records")
 
 

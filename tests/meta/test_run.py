@@ -201,3 +201,51 @@ def test_a_checkpoint_that_does_not_fit_is_told(pictures, tmp_path):
     with pytest.raises(RunFolderError, match="step-00000099 does not fit this run") as raised:
         Run(settings, load(pictures), tmp_path, 0)
     assert "\n" not in str(raised.value)
+
+
+def _damage(path: Path, how: str) -> None:
+    """One byte is another, or the file is gone."""
+    if how == "gone":
+        path.unlink()
+        return
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("how", ["flipped", "gone"])
+def test_damaged_best_weights_fall_back_to_the_checkpoint_before(pictures, tmp_path, how):
+    splits, settings = load(pictures), settings_for("maml", **(SMALL | {"keep": 4}))
+    assert Run(settings, splits, tmp_path / "whole").train()
+    folder = tmp_path / "run"
+    assert Run(settings, splits, folder).train()
+    newest, before = (
+        load_checkpoint(path) for path in reversed(Checkpoints(folder / "checkpoints").all())
+    )
+    (own,) = {i for _, i in newest["best"]} - {i for _, i in before["best"]}
+    _damage(folder / f"best-{own}.pt", how)
+    said: list[str] = []
+    run = Run(settings, splits, folder, say=said.append)
+    assert run.progress.iteration == before["iteration"]
+    (sentence,) = said
+    assert (
+        f"best-{own}.pt is {'gone' if how == 'gone' else 'damaged (its checksum differs)'}." in sentence
+    )
+    assert run.train()
+    assert same(final_state(folder), final_state(tmp_path / "whole"))
+
+
+def test_best_weights_that_are_all_lost_are_chosen_anew_and_it_is_said(pictures, tmp_path):
+    splits, settings = load(pictures), settings_for("maml", **SMALL)
+    folder = tmp_path / "run"
+    assert Run(settings, splits, folder).train()
+    for path in folder.glob("best-*.pt"):
+        _damage(path, "flipped")
+    with pytest.raises(RunFolderError, match=r"its checksum differs.*: go on with .* --resume"):
+        Trained(folder, splits)
+    said: list[str] = []
+    run = Run(settings, splits, folder, say=said.append)
+    assert "without its best weights" in said[-1]
+    assert run.train()
+    assert run.best == [(run.history[-1][1], 6)]
+    assert run.test().best_iteration == 6

@@ -41,7 +41,7 @@ def test_a_run_whose_folder_is_gone_is_named(copied):
         ("unfinished", "holds only unfinished runs"),
         ("comparison", "comparison.json is damaged"),
         ("results", "results.json is damaged"),
-        ("list", "comparison.json holds no JSON object"),
+        ("list", "comparison.json is damaged (it holds no JSON object)"),
     ],
 )
 def test_what_cannot_be_read_is_one_sentence(damage, said, copied, tmp_path, capsys):

@@ -5,7 +5,15 @@ import json
 import pytest
 import torch
 
-from gradaccord.runs.files import folder_name, read_tensors, write_atomic, write_json, write_tensors
+from gradaccord.runs.files import (
+    DamagedFileError,
+    folder_name,
+    read_object,
+    read_tensors,
+    write_atomic,
+    write_json,
+    write_tensors,
+)
 
 
 def test_json_is_written_whole(tmp_path):
@@ -67,3 +75,16 @@ def test_a_full_disk_is_told_with_file_and_remedy(tmp_path):
         "command."
     )
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[", "[]", "null", "7", '"a"', "[" * 100_000, "9" * 5000, "\udcff"], ids=len
+)
+def test_a_file_of_another_shape_is_one_sentence_with_the_remedy(tmp_path, content):
+    path = tmp_path / "a.json"
+    path.write_bytes(content.encode("utf-8", "surrogateescape"))
+    with pytest.raises(DamagedFileError) as raised:
+        read_object(path)
+    assert str(raised.value).startswith(f"{path} is damaged (")
+    assert str(raised.value).endswith("): run the command that wrote it again.")
+    assert "\n" not in str(raised.value)

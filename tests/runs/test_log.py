@@ -1,5 +1,10 @@
 """The log is cut back to the checkpoint that a run continues from."""
 
+from pathlib import Path
+
+import pytest
+
+from gradaccord.runs.files import RunFolderError
 from gradaccord.runs.log import Log, cut_to_size, cut_to_step, read_log
 
 
@@ -68,3 +73,17 @@ def test_a_process_that_writes_nothing_has_a_log_of_no_size():
     log.write(step=1)
     assert log.size() == 0
     log.close()
+
+
+def test_a_full_disk_names_the_log_and_the_remedy():
+    """/dev/full takes nothing: the record fails when it is written through."""
+    full = Path("/dev/full")
+    if not full.exists():
+        pytest.skip("this system has no /dev/full")
+    log = Log(full)
+    log.write(event="step")
+    said = "/dev/full cannot be written (No space left on device): make room, and go on with --resume."
+    for act in (log.flush, log.close):
+        with pytest.raises(RunFolderError) as raised:
+            act()
+        assert str(raised.value) == said

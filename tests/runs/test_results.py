@@ -71,6 +71,14 @@ def test_what_comparisons_and_reports_ask(tmp_path):
         ("{", "is damaged"),
         ("[]", "holds no JSON object"),
         (json.dumps({**OF_0_1, "version": 99}), "has version 99"),
+        ("{}", "damaged"),
+        (json.dumps({**OF_0_1, "method": {}}), "`method` has no name"),
+        (json.dumps({**OF_0_1, "trained": []}), "`trained` names no task"),
+        (json.dumps({**OF_0_1, "metrics": {}}), "has no metric"),
+        (
+            json.dumps({**OF_0_1, "metrics": dict.fromkeys(OF_0_1["metrics"], "x")}),
+            "has no score by 'x'",
+        ),
         (json.dumps({**OF_0_1, "cost": {}}), r"damaged \(`cost.seconds`: Field required\)"),
     ],
 )

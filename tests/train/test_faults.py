@@ -228,3 +228,42 @@ def test_a_damaged_checkpoint_falls_back_to_one_whose_best_weights_are_kept(
     assert not any("lost" in sentence or "best weights" in sentence for sentence in told)
     assert again.dev == whole.dev
     assert [path.name for path in (tmp_path / "broken" / "best").iterdir()] == ["step-00000009"]
+
+
+@pytest.mark.parametrize("left", ["", "[]", "7", "tasks: {}", None])
+def test_a_run_whose_configuration_is_damaged_or_gone_is_not_started_anew(
+    configured, run, written, tmp_path, capsys, left
+):
+    steps = {"steps": 2, "save_every": 1, "evaluate_every": 2}
+    run(configured(train=steps))
+    (tmp_path / "run" / "results.json").unlink()
+    path = tmp_path / "run" / "config.yaml"
+    path.unlink()
+    if left is not None:
+        path.write_text(left)
+    before = weights(tmp_path / "run")
+    wrong = said(capsys, "train", written(train=steps), "--out", tmp_path / "run", "--resume")
+    why = {None: "it is missing", "": "it is empty"}.get(left, "")
+    assert f"{path} is damaged ({why}" in wrong
+    assert "put the run's configuration back, or move its folder away" in wrong
+    assert same(weights(tmp_path / "run"), before)
+    assert "holds an unfinished run" in said(capsys, "train", written(), "--out", tmp_path / "run")
+
+
+@pytest.mark.parametrize("room", [0.2, 0.8, 1.45])
+def test_wherever_the_disk_is_full_a_sentence_names_file_and_remedy_and_the_run_goes_on(
+    written, tmp_path, capsys, room
+):
+    """In units of a checkpoint (three times the weights): the best weights, it, the final model."""
+    file = written(train={"steps": 2, "save_every": 2, "evaluate_every": 2})
+    said(capsys, "train", file, "--out", tmp_path / "whole", code=0)
+    size = sum(p.stat().st_size for p in (tmp_path / "whole/checkpoints/step-00000002").iterdir())
+    disk = tmp_path / "disk"
+    with mounted(disk, f"size={int(room * size) // 1024}k"):
+        wrong = said(capsys, "train", file, "--out", disk / "run")
+        assert str(disk / "run") in wrong
+        assert "cannot be written (No space left on device): make room" in wrong
+        mount("-o", f"remount,size={20 * size // 1024}k", disk)
+        said(capsys, "train", file, "--out", disk / "run", "--resume", code=0)
+        assert same(weights(disk / "run"), weights(tmp_path / "whole"))
+        assert not [p.name for p in (disk / "run").iterdir() if "tmp" in p.name or "part" in p.name]

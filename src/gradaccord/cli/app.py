@@ -5,6 +5,7 @@ Heavy modules are imported inside the commands, so that `gradaccord --help` is i
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -15,7 +16,13 @@ from gradaccord.cli.cache import cache
 from gradaccord.cli.compare import compare
 from gradaccord.cli.demo import demo
 from gradaccord.cli.doctor import doctor
-from gradaccord.cli.exit_codes import INTERRUPTED, UsageError, missing_package
+from gradaccord.cli.exit_codes import (
+    INTERRUPTED,
+    UsageError,
+    check_surroundings,
+    missing_package,
+    system_sentence,
+)
 from gradaccord.cli.export import export
 from gradaccord.cli.fewshot import app as fewshot
 from gradaccord.cli.init import init
@@ -39,20 +46,41 @@ app = typer.Typer(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line. A user's mistake gets one sentence and exit code 2."""
+    words = [*(sys.argv[1:] if arguments is None else arguments)]
     try:
-        code = app(arguments, prog_name="gradaccord", standalone_mode=False)
+        if not {"-h", "--help", "--version"} & set(words):
+            check_surroundings(words)
+        code = app(words, prog_name="gradaccord", standalone_mode=False)
+        sys.stdout.flush()
     except ModuleNotFoundError as error:
         if missing_package(error) == str(error):  # no package of an extra: a fault of ours
             raise
         print(f"gradaccord: {missing_package(error)}", file=sys.stderr)
         sys.exit(2)
     except UsageError as error:
-        message = getattr(error, "format_message", error.__str__)().strip()
+        message = " ".join(getattr(error, "format_message", error.__str__)().split())
         print(f"gradaccord: {message}{'' if message[-1:] in '.?' else '.'}", file=sys.stderr)
+        sys.exit(2)
+    except BrokenPipeError:  # whoever read the output has seen enough
+        _drop_output()
+        sys.exit(1)
+    except OSError as error:
+        print(f"gradaccord: {system_sentence(error)}", file=sys.stderr)
+        _drop_output()
         sys.exit(2)
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(INTERRUPTED)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _drop_output() -> None:
+    """Send to nowhere what could not be printed: the interpreter would try again at its end."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 def _version(wanted: bool) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import errno
+import os
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from importlib.util import find_spec
@@ -72,8 +74,59 @@ def user_mistakes(*kinds: type[Exception]) -> Iterator[None]:
     except ModuleNotFoundError as error:
         raise UsageError(missing_package(error)) from error
     except kinds as error:
-        sentence = str(error)
-        if isinstance(error, OSError) and error.strerror:
-            named = f"{error.filename}: " if error.filename else ""
-            sentence = f"{named}{error.strerror}."
-        raise UsageError(sentence) from error
+        raise UsageError(
+            system_sentence(error) if isinstance(error, OSError) else str(error)
+        ) from error
+
+
+FULL = "make room, and repeat the command"
+RIGHTS = "get the right to it, or choose another place"
+REMEDIES = {
+    errno.ENOSPC: FULL, errno.EFBIG: FULL,
+    errno.EACCES: RIGHTS, errno.EPERM: RIGHTS, errno.EROFS: RIGHTS,
+    errno.ENOENT: "check the name", errno.ENOTDIR: "check the name", errno.EISDIR: "name a file",
+}  # fmt: skip
+
+
+def system_sentence(error: OSError) -> str:
+    """What the system said, with the file and the remedy; a sentence of ours stays as it is."""
+    if not error.strerror:
+        return str(error)
+    if not error.filename and not folder_is_there():
+        return GONE
+    named = error.filename or ("The disk" if error.errno == errno.ENOSPC else "A file")
+    remedy = REMEDIES.get(error.errno or 0)
+    return f"{named}: {error.strerror}{f': {remedy}' if remedy else ''}."
+
+
+GONE = "The current folder was removed: change to another one, and repeat the command."
+
+
+def folder_is_there() -> bool:
+    """Whether the current folder still exists."""
+    try:
+        os.getcwd()
+    except OSError:
+        return False
+    return True
+
+
+def check_surroundings(words: Sequence[str]) -> None:
+    """What no command can work with: a current folder that is gone, names that are not UTF-8, and
+    empty names. words: the command line."""
+    if not folder_is_there():
+        raise UsageError(GONE)
+    for what, name in (
+        ("current folder", os.getcwd()),
+        ("variable GRADACCORD_DATA", os.environ.get("GRADACCORD_DATA", "")),
+        *(("argument", word) for word in words),
+    ):
+        shown = name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+        if shown != name:
+            raise UsageError(f"The {what} {shown!r} is not UTF-8: rename the file or folder.")
+    for before, word in zip(("", *words), words, strict=False):
+        option, equals, value = word.partition("=")
+        if not word or (option.startswith("--") and equals and not value):
+            named = before if not word and before.startswith("-") else option
+            what = f"The option {named}" if named else "An argument"
+            raise UsageError(f"{what} is empty: give it a value, or leave it out.")

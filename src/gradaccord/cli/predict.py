@@ -47,7 +47,10 @@ def predict(
     [bold]gradaccord predict runs/trio --task sst --file in.csv --out out.csv[/bold]
     """
     with user_mistakes(ValueError, OSError, ModuleNotFoundError):
+        import io
+
         from gradaccord.cli.screen import advancing
+        from gradaccord.runs.files import write_atomic
         from gradaccord.train.predict import Predictor, read_input, read_lines, write_answers
 
         if (file is None) == (not text):
@@ -72,6 +75,7 @@ def predict(
         if out is None:
             write_answers(sys.stdout, "jsonl", given, answers)
             return
-        with out.open("w", encoding="utf-8", newline="") as target:
-            write_answers(target, out.suffix.lower().removeprefix("."), given, answers)
+        text_out = io.StringIO(newline="")
+        write_answers(text_out, out.suffix.lower().removeprefix("."), given, answers)
+        write_atomic(out, text_out.getvalue())
         print(f"Written: {out}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from gradaccord.compare.budget import EqualBudget
 from gradaccord.compare.statistics import Difference, Mean, Number
@@ -101,6 +101,19 @@ class Comparison(Versioned):
     methods: tuple[Standing, ...]
     # Task or average -> chance and majority; empty in files of 0.1.
     references: dict[str, dict[str, float]] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _whole(self) -> Comparison:
+        """There is a baseline, every task has its metric, and every method its average."""
+        if not self.methods:
+            raise ValueError("`methods` is empty")
+        for task in self.tasks:
+            if task not in self.metrics:
+                raise ValueError(f"the task {task!r} has no metric")
+        for own in self.methods:
+            if AVERAGE not in own.scores:
+                raise ValueError(f"the method {own.method!r} has no average")
+        return self
 
     @property
     def columns(self) -> tuple[str, ...]:

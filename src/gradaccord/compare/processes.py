@@ -21,7 +21,7 @@ from gradaccord.runs.files import CONFIG, LOG, RunFolderError
 from gradaccord.runs.interrupts import PARENT, SIGNALS, silence, terminals
 from gradaccord.runs.results import Results
 from gradaccord.train.config import Config
-from gradaccord.train.config_file import read_config, write_config
+from gradaccord.train.config_file import read_own_config, write_config
 from gradaccord.train.progress import NOW
 
 OUTPUT = "output.txt"  # what a run printed
@@ -169,7 +169,7 @@ def _signals_as_ctrl_c() -> Iterator[None]:
 
 def _reuse(run: Run) -> None:
     """Take over a finished run; one that was made with other settings is refused."""
-    if (run.folder / WANTED).exists() and read_config(run.folder / WANTED) != run.config:
+    if (run.folder / WANTED).exists() and read_own_config(run.folder / WANTED) != run.config:
         raise RunFolderError(
             f"{run.folder} holds a run with other settings: choose another --out, or remove it."
         )

@@ -15,7 +15,7 @@ from gradaccord.compare.specs import Spec
 from gradaccord.methods.registry import SINGLE_TASK
 from gradaccord.runs.files import RunFolderError
 from gradaccord.train.config import Config, MethodConfig, ProbeConfig
-from gradaccord.train.config_file import read_config
+from gradaccord.train.config_file import read_own_config
 from gradaccord.train.loop import TrainingLoop
 from gradaccord.train.run import make_accelerator
 from gradaccord.train.setup import Problem
@@ -91,7 +91,7 @@ def list_runs(
 def _check_same_budget(folder: Path, budget: EqualBudget) -> None:
     """Refuse a folder whose runs had another budget."""
     run = min(folder.glob(f"*/seed-*/{WANTED}"), default=None)
-    before = None if run is None else EqualBudget.of(read_config(run).train)
+    before = None if run is None else EqualBudget.of(read_own_config(run).train)
     if before is not None and before != budget:
         raise RunFolderError(
             f"The budget is {budget.text}, and {folder} holds runs of {before.text}: ask for the same "

@@ -15,7 +15,8 @@ from gradaccord.compare.statistics import PAIRS, Difference, Mean, corrected
 from gradaccord.methods.registry import ADDITIONS
 from gradaccord.runs.files import CONFIG
 from gradaccord.runs.results import Results
-from gradaccord.train.config_file import read_config
+from gradaccord.train.config import Config
+from gradaccord.train.config_file import read_own_config
 
 COLLAPSE = 0.5  # of the baseline's average score: a run below it has not learned
 
@@ -66,12 +67,20 @@ def scores_by_seed(results: Mapping[int, Results], split: str) -> dict[str, dict
 
 
 def runs_in(folders: Iterable[Path]) -> list[Run]:
-    """The runs in the folders of a comparison that was cut short, as far as they got."""
-    configs = {}
+    """The runs in the folders of a comparison that was cut short, as far as they got.
+
+    The runs of a method, in one folder, differ by their seed alone: one configuration is read.
+    """
+    configs: dict[Path, Config] = {}
+    read: dict[Path, Config] = {}
     for own in folders:
         given = next((own / name for name in (WANTED, CONFIG) if (own / name).exists()), None)
         if given is not None:
-            configs[own] = read_config(given)
+            if own.parent not in read:
+                read[own.parent] = read_own_config(given)
+            configs[own] = read[own.parent]
+    if not configs:
+        return []
     added = {own: [term.name for term in config.regularize] for own, config in configs.items()}
     for own, config in configs.items():
         if config.train.optimizer.name in ADDITIONS:
@@ -85,7 +94,8 @@ def runs_in(folders: Iterable[Path]) -> list[Run]:
         spec = Spec(config.method.name, tuple(config.method.options.items()), terms, rate)
         results = Results.read(own) if Results.exists(own) else None
         failure = None if results is not None else "not finished"
-        runs.append(Run(spec, config.train.seed, own, config, results, failure))
+        seed = int(own.name.removeprefix("seed-")) if results is None else results.seed
+        runs.append(Run(spec, seed, own, config, results, failure))
     return sorted(runs, key=lambda run: run.spec != Spec("sum"))
 
 

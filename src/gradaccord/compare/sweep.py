@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from gradaccord.compare.processes import WANTED, Progress, Run, run_all
 from gradaccord.compare.specs import Spec, read_value
+from gradaccord.runs.files import RunFolderError
 from gradaccord.train.config import Config
-from gradaccord.train.config_file import check_config, read_config, set_value, write_config
+from gradaccord.train.config_file import check_config, read_own_config, set_value, write_config
 
 STORAGE = "sweep.db"
 BEST = "best.yaml"
@@ -78,7 +82,27 @@ def sweep(
     Only dev is looked at: test is for the settings that were chosen. A sweep that was interrupted or
     killed goes on with the trial it was at, and tries the settings it would have tried.
     """
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        return _sweep(base, ranges, trials, seeds, folder, data, jobs, show, say)
+    except SQLAlchemyError as error:  # of Optuna's file, in the middle
+        raise _full(folder / STORAGE, error) from error
+
+
+def _sweep(
+    base: Config,
+    ranges: Sequence[Range],
+    trials: int,
+    seeds: int,
+    folder: Path,
+    data: Path | None,
+    jobs: int,
+    show: Callable[[Progress], None],
+    say: Callable[[str], None],
+) -> Any:
     import optuna
+    from sqlalchemy.exc import SQLAlchemyError
 
     study = _study(folder)
     done = sum(t.state == optuna.trial.TrialState.COMPLETE for t in study.trials)
@@ -97,7 +121,8 @@ def sweep(
             runs = _runs(base, chosen, seeds, trial_folder(folder, trial))
             run_all(runs, data=data, jobs=jobs, show=show, say=say)
         except Exception:
-            study.tell(trial, state=optuna.trial.TrialState.FAIL)
+            with suppress(SQLAlchemyError):
+                study.tell(trial, state=optuna.trial.TrialState.FAIL)
             raise
         scores = [run.results.average("dev") for run in runs if run.results is not None]
         shown = ", ".join(f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}"
@@ -135,12 +160,29 @@ def _opened(folder: Path, how: str, **options: Any) -> Any:
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     path = folder / STORAGE
+    connect = partial(
+        sqlite3.connect, path, check_same_thread=False
+    )  # an address may not hold any name
     try:
-        return getattr(optuna, how)(study_name=STUDY, storage=f"sqlite:///{path}", **options)
-    except (KeyError, SQLAlchemyError) as error:
+        storage = optuna.storages.RDBStorage(f"sqlite:///{STORAGE}", {"creator": connect})
+        study = getattr(optuna, how)(study_name=STUDY, storage=storage, **options)
+        study.get_trials()  # also of a file that is damaged further on
+    except Exception as error:
+        if isinstance(error, SQLAlchemyError) and _is_full(error):
+            raise _full(path, error) from error
         raise ValueError(
             f"{path} holds no sweep, or is damaged: remove it, or sweep into another --out."
         ) from error
+    return study
+
+
+def _is_full(error: BaseException) -> bool:
+    return "full" in str(error)  # in SQLite's words, a database or disk is
+
+
+def _full(path: Path, error: BaseException) -> RunFolderError:
+    why = str(getattr(error, "orig", None) or error).splitlines()[0]
+    return RunFolderError(f"{path} cannot be written ({why}): make room, and repeat the command.")
 
 
 def trial_folder(folder: Path, trial: Any) -> Path:
@@ -155,7 +197,7 @@ def write_best(study: Any, folder: Path) -> Path:
         raise ValueError(
             f"{trial_folder(folder, study.best_trial)}, the best trial, is gone: run the sweep again."
         )
-    write_config(read_config(min(runs, key=lambda path: int(path.parent.name[5:]))), folder / BEST)
+    write_config(read_own_config(min(runs, key=lambda path: int(path.parent.name[5:]))), folder / BEST)
     return folder / BEST
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from gradaccord.compare.comparison import AVERAGE, Comparison, Standing
 from gradaccord.compare.specs import short_names
 from gradaccord.compare.statistics import Difference, Mean
 from gradaccord.runs import escape
+from gradaccord.runs.files import write_atomic
 
 P_COLUMNS = ("p", "Holm p", "why no p", "smallest effect")
 
@@ -21,10 +23,11 @@ P_COLUMNS = ("p", "Holm p", "why no p", "smallest effect")
 def write_tables(comparison: Comparison, folder: Path) -> list[Path]:
     """comparison.md, .csv and .json."""
     text, sheet = folder / "comparison.md", folder / "comparison.csv"
-    text.write_text(markdown(comparison), encoding="utf-8")
-    with sheet.open("w", newline="", encoding="utf-8") as file:
-        lines = _csv_lines(comparison)
-        csv.writer(file).writerows([escape.csv_cell(cell) for cell in line] for line in lines)
+    write_atomic(text, markdown(comparison))
+    cells = io.StringIO(newline="")
+    lines = _csv_lines(comparison)
+    csv.writer(cells).writerows([escape.csv_cell(cell) for cell in line] for line in lines)
+    write_atomic(sheet, cells.getvalue())
     comparison.write(folder)
     return [text, sheet, folder / comparison.FILE]
 

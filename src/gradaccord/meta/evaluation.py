@@ -44,6 +44,10 @@ class Evaluation:
     models: int = 1
     unit: str = "accuracy"
 
+    def __post_init__(self) -> None:
+        if not self.by_step or len(self.by_step) != len(self.interval_by_step):
+            raise ValueError("`by_step` and `interval_by_step` are not as long as each other")
+
     def __str__(self) -> str:
         mode = "transductive" if self.transductive else "non-transductive"
         number = f"{self.value:.2f} %" if self.unit == "accuracy" else f"{self.unit} {self.value:.4g}"

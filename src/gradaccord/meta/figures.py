@@ -10,6 +10,7 @@ import torch
 
 from gradaccord.meta.episodes.task_batch import Task
 from gradaccord.probe.figure import new_figure
+from gradaccord.runs.files import write_atomic
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -159,7 +160,9 @@ def episode_figure(
 def write(figure: Figure, path: Path) -> Path:
     """Save a figure (PNG, SVG or PDF by its suffix), without the time, so that it can be compared."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
+    kind = path.suffix[1:] or "png"
+    path = path.with_suffix(f".{kind}")
+    write_atomic(path, lambda file: figure.savefig(file, dpi=150, format=kind))
     return path
 
 

@@ -6,7 +6,6 @@ record.write(Path("results/fewshot"))
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -20,7 +19,9 @@ from gradaccord.meta.evaluation import evaluate
 from gradaccord.meta.run import SETTINGS, read_states, validation_curve
 from gradaccord.meta.saved_runs import Trained
 from gradaccord.meta.settings import FewShotSettings
-from gradaccord.runs.files import ABOUT, read_json, write_json
+from gradaccord.runs.about import read_about
+from gradaccord.runs.files import damaged, read_object, write_json
+from gradaccord.runs.versioned import first_mistake
 
 
 class TestAccuracy(BaseModel):
@@ -102,11 +103,10 @@ def read_records(folder: Path) -> list[RunRecord]:
 
 def _read(path: Path) -> RunRecord:
     try:
-        return RunRecord.model_validate(read_json(path))
-    except (json.JSONDecodeError, UnicodeDecodeError, ValidationError) as error:
-        raise ValueError(
-            f"{path} is no record of a few-shot run: remove it and record the run again."
-        ) from error
+        return RunRecord.model_validate(read_object(path))
+    except ValidationError as error:
+        again = "remove it, and record the run again"
+        raise damaged(path, first_mistake(error), again) from error
 
 
 def record_run(
@@ -124,8 +124,8 @@ def record_run(
     run unless given; every pair is tested, on `tasks` tasks. commit: of the source, for a run without
     about.json.
     """
-    about = read_json(folder / ABOUT) if (folder / ABOUT).exists() else {}
-    commit = _commit(about.get("git"), commit)
+    about = read_about(folder)
+    commit = _commit(about.git, commit)
     settings = FewShotSettings.read(folder / SETTINGS)
     state: dict[str, Any] = next(iter(read_states(folder, lambda sentence: None).values()), {})
     tests = []
@@ -147,7 +147,7 @@ def record_run(
         settings=settings.model_copy(update={"data_dir": None}),
         seed=state["seed"],
         commit=commit,
-        versions=about.get("versions", {}),
+        versions=about.versions,
         iterations=state["iteration"],
         finished=state["finished"],
         best_iteration=trained.iterations[0],

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from gradaccord.meta.evaluation import evaluate, evaluate_ensemble
 from gradaccord.meta.results import FewShotResults
 from gradaccord.meta.settings import LIMITS, FewShotSettings
 from gradaccord.runs.about import about
-from gradaccord.runs.checkpoints import CHECKPOINTS, Checkpoints, fitting
+from gradaccord.runs.checkpoints import CHECKPOINTS, CheckpointError, Checkpoints, checksum, fitting
 from gradaccord.runs.files import ABOUT, LOG, RunFolderError, read_tensors, write_json, write_tensors
 from gradaccord.runs.lock import locked
 from gradaccord.runs.log import Log, cut_to_size, read_log
@@ -110,6 +110,7 @@ class Run:
         self._validation_seconds = 0.0  # of the last one
         self.history: list[tuple[int, float, float, float]] = []  # iteration, accuracy, interval, s
         self.best: list[tuple[float, int]] = []  # accuracy and iteration, best first
+        self.sums: dict[int, int] = {}  # checksums of their weights, by iteration
         self.finished = False
         self.checkpoints = Checkpoints(folder / CHECKPOINTS)
         self._failures = 0
@@ -135,6 +136,8 @@ class Run:
             self.settings.save(self.folder / SETTINGS)
             if not (self.folder / ABOUT).exists():
                 write_json(self.folder / ABOUT, about())
+            if not self.best and self.history and self.history[-1][0] == self.progress.iteration:
+                self._keep_best()  # they were lost
             cut_to_size(self.folder / LOG, self._log_size)
             self._log = Log(self.folder / LOG, append=True)
             try:
@@ -204,7 +207,7 @@ class Run:
         tasks = fixed_tasks(s, self.data.test, s.test_tasks, TEST_SEED)
         few = fixed_tasks(s, self.data.test, min(s.curve_tasks, s.test_tasks), TEST_SEED)
         options: dict[str, Any] = {"steps": s.evaluation_steps, "transductive": s.transductive}
-        states = [read_best(self.folder, iteration) for _, iteration in self.best]
+        states = [read_best(self.folder, i, self.sums.get(i)) for _, i in self.best]
         self.learner.load_state_dict(states[0])
         counter = self._counter(show, "testing", s.test_tasks)
         single = evaluate(self.learner, tasks, by_step=False, progress=counter, **options)
@@ -244,6 +247,7 @@ class Run:
             "means": [progress.loss, progress.accuracy, progress.pace],
             "history": self.history,
             "best": self.best,
+            "best_sums": {i: self.sums[i] for _, i in self.best if i in self.sums},
             "seed": self.seed,
             "processor_seconds": self._processor + time.process_time(),
             "finished": self.finished,
@@ -304,13 +308,20 @@ class Run:
             iteration=progress.iteration, validation=found.value, interval=found.interval,
             transductive=s.transductive,
         )  # fmt: skip
-        entry = (found.value, progress.iteration)
-        ranked = sorted([*self.best, entry], key=lambda pair: (-pair[0], pair[1]))[: s.keep]
-        if entry in ranked:
-            write_tensors(self.folder / f"best-{progress.iteration}.pt", self.learner.state_dict())
-        self.best = ranked
-        progress.best = ranked[0][0]
+        self._keep_best()
         self.save()
+
+    def _keep_best(self) -> None:
+        """Keep the weights that the last validation was of, if they are among the best."""
+        iteration, value, *_ = self.history[-1]
+        entry = (value, iteration)
+        ranked = sorted([*self.best, entry], key=lambda pair: (-pair[0], pair[1]))
+        self.best = ranked[: self.settings.keep]
+        if entry in self.best:
+            path = self.folder / f"best-{iteration}.pt"
+            write_tensors(path, self.learner.state_dict())
+            self.sums[iteration] = checksum(path)
+        self.progress.best = self.best[0][0]
 
     def _resume(self) -> None:
         """Load the newest checkpoint that can be read, if there are any."""
@@ -322,10 +333,11 @@ class Run:
         self._check_settings()
         for name, state in states.items():
             self._best_of[name] = [int(iteration) for _, iteration in state["best"]]
-        state = next(iter(states.values()))
+        name = self._newest_with_best(states)
+        state = states[name]
         if state["seed"] != self.seed:
             raise ValueError(f"The run in {self.folder} has seed {state['seed']}, not {self.seed}.")
-        with fitting(self.checkpoints.folder / next(iter(states))):
+        with fitting(self.checkpoints.folder / name):
             self.learner.load_state_dict(state["learner"])
             self.optimizer.load_state_dict(state["optimizer"])
             self.episodes.load_state_dict(state["episodes"])
@@ -333,12 +345,31 @@ class Run:
         progress.iteration, progress.seconds = state["iteration"], state["seconds"]
         progress.loss, progress.accuracy, progress.pace = state["means"]
         self.history = [tuple(entry) for entry in state["history"]]
-        self.best = [tuple(entry) for entry in state["best"]]
+        self.sums = dict(state.get("best_sums", {}))
+        lost = set(lost_best(self.folder, state))
+        self.best = [tuple(entry) for entry in state["best"] if entry[1] not in lost]
         if self.history:
-            progress.validation, progress.best = self.history[-1][1:3], self.best[0][0]
+            progress.validation = self.history[-1][1:3]
+            progress.best = self.best[0][0] if self.best else None
         self.finished = state["finished"] and progress.share >= 1
         self._processor = state.get("processor_seconds", math.nan) - time.process_time()
         self._log_size = state["log_bytes"]
+
+    def _newest_with_best(self, states: Mapping[str, dict[str, Any]]) -> str:
+        """The newest whose best weights are whole; the newest of all if there is none, and says so."""
+        for name, state in states.items():
+            lost = lost_best(self.folder, state)
+            if not lost:
+                return name
+            first = next(iter(lost.values()))
+            self._say(f"The checkpoint {name} is skipped: its best weights cannot be read: {first}")
+        newest = next(iter(states))
+        gone = ", ".join(map(str, lost_best(self.folder, states[newest])))
+        self._say(
+            f"No other is whole: the run goes on from {newest} without its best weights of iteration "
+            f"{gone}; from there on the best are chosen anew."
+        )
+        return newest
 
     def _check_settings(self) -> None:
         before = FewShotSettings.read(self.folder / SETTINGS)
@@ -392,13 +423,44 @@ def read_states(folder: Path, say: Callable[[str], None]) -> dict[str, dict[str,
     return states
 
 
-def read_best(folder: Path, iteration: int) -> dict[str, Any]:
-    """The learner's state at one of the best validations."""
+def lost_best(folder: Path, state: Mapping[str, Any]) -> dict[int, CheckpointError]:
+    """Of the best weights that a checkpoint refers to: those that are damaged or gone, and why."""
+    found, sums = {}, state.get("best_sums", {})
+    for iteration in (int(iteration) for _, iteration in state["best"]):
+        try:
+            _check_best(folder / f"best-{iteration}.pt", sums.get(iteration))
+        except CheckpointError as error:
+            found[iteration] = error
+    return found
+
+
+def _check_best(path: Path, sum: int | None) -> None:
+    """sum: None in checkpoints of earlier versions, which kept none."""
+    try:
+        if sum is not None and checksum(path) != sum:
+            raise CheckpointError(f"{path} is damaged (its checksum differs).")
+        if sum is None:
+            read_tensors(path)
+    except CheckpointError:
+        raise
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{path} is gone.") from error
+    except Exception as error:
+        why = " ".join(str(error).split())[:200].rstrip(".")
+        raise CheckpointError(f"{path} cannot be read ({why}).") from error
+
+
+def read_best(folder: Path, iteration: int, sum: int | None) -> dict[str, Any]:
+    """The learner's state at one of the best validations. sum: its checksum, if it was kept."""
     path = folder / f"best-{iteration}.pt"
     try:
+        _check_best(path, sum)
         state: dict[str, Any] = read_tensors(path)
-    except Exception as error:
-        raise RunFolderError(f"The weights {path} cannot be read: {error}") from error
+    except CheckpointError as error:
+        raise RunFolderError(
+            f"The best weights cannot be used: {str(error).rstrip('.')}: go on with "
+            f"gradaccord fewshot train --resume {folder.parent}."
+        ) from error
     return state
 
 

@@ -50,7 +50,8 @@ class Trained:
         self.iterations = [int(iteration) for _, iteration in kept["best"]]
         if not self.iterations:
             raise ValueError(f"The run in {folder} was never validated: train it a little longer.")
-        self.states = [read_best(folder, iteration) for iteration in self.iterations]
+        sums = kept.get("best_sums", {})
+        self.states = [read_best(folder, i, sums.get(i)) for i in self.iterations]
         with torch.random.fork_rng(devices=[]):  # drawn and overwritten
             model = build_network(self.settings, data.train)
         self.learner = build_learner(self.settings, model, int(kept["seed"]))

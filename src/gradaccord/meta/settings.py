@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from gradaccord.core.did_you_mean import nearest
 from gradaccord.meta.presets import find_preset
-from gradaccord.runs.files import read_json, write_json
+from gradaccord.runs.files import DamagedFileError, damaged, read_object, write_json
 
 Algorithm = Literal["maml", "fomaml", "meta-sgd", "maml++", "reptile", "dotprod-inner", "dotprod-outer"]
 Count = Annotated[int, Field(ge=1)]
@@ -103,7 +103,15 @@ class FewShotSettings(BaseModel):
     @classmethod
     def read(cls, path: Path) -> FewShotSettings:
         """What `save` wrote."""
-        return cls.of(read_json(path))
+        remedy = "put the run's own settings back, or start again in a new folder"
+        if not path.exists():
+            raise FileNotFoundError(f"{path} is missing: {remedy}.")
+        try:
+            return cls.of(read_object(path))
+        except DamagedFileError:
+            raise
+        except ValueError as error:
+            raise damaged(path, str(error), remedy) from error
 
     def save(self, path: Path) -> None:
         """Write as JSON."""

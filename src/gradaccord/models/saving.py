@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from gradaccord.data.files.bad_files import reading
+from gradaccord.data.files.bad_files import reading, writing
 from gradaccord.models.multitask import MultiTaskModel, with_head_keys
 from gradaccord.models.tokens import Tokens
 from gradaccord.models.trunks.loading import ANEW, load_trunk
@@ -160,10 +160,11 @@ def _written_as_a_whole(folder: Path) -> Iterator[Path]:
     part, old = (folder.with_name(f".{folder.name}.{end}") for end in ("tmp", "old"))
     for left in (part, old):  # by a kill
         shutil.rmtree(left, ignore_errors=True)
-    part.mkdir(parents=True)
     try:
-        yield part
-        _replace(folder, part, old)
+        with writing(folder):
+            part.mkdir(parents=True)
+            yield part
+            _replace(folder, part, old)
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise

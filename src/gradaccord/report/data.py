@@ -5,23 +5,27 @@ from __future__ import annotations
 import math
 import statistics
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from gradaccord.compare.comparison import Comparison, Standing
 from gradaccord.compare.specs import Spec, short_names
 from gradaccord.compare.summary import runs_in, summarise
-from gradaccord.runs.files import ABOUT, CONFIG, LOG, folder_name, read_json
+from gradaccord.runs.about import About, read_about
+from gradaccord.runs.files import CONFIG, LOG, damaged, folder_name
 from gradaccord.runs.log import records
 from gradaccord.runs.results import EvaluationRecord, Results
+from gradaccord.runs.versioned import first_mistake
 
 WANTED = "a folder of `gradaccord train`, `compare` or `sweep`"
 
 
-WHOLE = 64 << 20  # bytes of a log of which every step is read; of longer ones every second, third, ...
+WHOLE = 64 << 20  # bytes of logs of which every step is read; of more every second, third, ...
 
 
 @dataclass(frozen=True)
@@ -35,12 +39,17 @@ class Steps:
 
     def add(self, record: Mapping[str, Any]) -> None:
         """The next step, as the log has it."""
-        self.gradients.append(record["gradients"])
+        try:
+            losses = record.get("loss") or {}
+            loss = math.fsum(losses.values()) / len(losses) if losses else math.nan
+            found = {key: record.get(key) for key in self.values} | {"loss": loss}
+            numbers = {k: math.nan if v is None else float(v) for k, v in found.items()}
+            gradients = float(record["gradients"])
+        except (KeyError, TypeError, ValueError, AttributeError):
+            return  # a line that is none of ours
+        self.gradients.append(gradients)
         for key, own in self.values.items():
-            value = record.get(key)
-            if key == "loss":
-                value = math.fsum(value.values()) / len(value) if value else None
-            own.append(math.nan if value is None else value)
+            own.append(numbers[key])
 
     def __len__(self) -> int:
         return len(self.gradients)
@@ -65,7 +74,7 @@ class FinishedRun:
     results: Results
     steps: Steps  # the log's, the warm start left out
     evaluations: list[EvaluationRecord]
-    about: dict[str, Any]
+    about: About
     config: str
 
 
@@ -115,6 +124,7 @@ def read_report_data(folder: Path) -> ReportData:
         run = read_run(folder)
         return ReportData(folder, {run.results.method_name: [run]})
     runs = {(own.parent.name, _seed(own)): own for own in sorted(folder.glob("*/seed-*"))}
+    runs = {key: own for key, own in runs.items() if key[1] >= 0}
     if not any(map(Results.exists, runs.values())):
         state = "only unfinished runs" if runs or (folder / CONFIG).exists() else "no run"
         raise ValueError(f"{folder} holds {state}: give {WANTED} with at least one that is finished.")
@@ -123,34 +133,40 @@ def read_report_data(folder: Path) -> ReportData:
     return _of_comparison(folder, runs, summarise(runs_in(runs.values())))  # it was cut short
 
 
-def read_run(folder: Path) -> FinishedRun:
-    """One finished run."""
+def read_run(folder: Path, every: int | None = None) -> FinishedRun:
+    """One finished run. every: of how many steps one is read; default: by the size of its log."""
     results = Results.read(folder)
     parts = [folder / folder_name(name) for name in results.trained]
     parts = [part for part in parts if (part / LOG).exists()]
     if (folder / LOG).exists() or not parts:
         parts = [folder]
-    logs = [_read_log(part / LOG) for part in parts]
+    logs = [_read_log(part / LOG, every or _every(parts)) for part in parts]
     alone = len(parts) == 1
     config = next((p / CONFIG for p in (folder, *parts) if (p / CONFIG).exists()), None)
-    about = next((p / ABOUT for p in (folder, *parts) if (p / ABOUT).exists()), None)
+    about = next((p for p in (folder, *parts) if About.exists(p)), folder)
     return FinishedRun(
         folder=folder,
         results=results,
         steps=logs[0][0] if alone else Steps.side_by_side([steps for steps, _ in logs]),
         evaluations=results.evaluations
         if alone
-        else _evaluations_side_by_side([evaluations for _, evaluations in logs]),
-        about=read_json(about) if about else {},
-        config=config.read_text(encoding="utf-8") if config else "",
+        else _evaluations_side_by_side(folder, [evaluations for _, evaluations in logs]),
+        about=read_about(about),
+        config=config.read_text(encoding="utf-8", errors="replace") if config else "",
     )
 
 
-def _read_log(path: Path) -> tuple[Steps, list[dict[str, Any]]]:
+def _every(folders: Iterable[Path]) -> int:
+    """Of how many steps one is read, so that all logs together take seconds, however long they are."""
+    logs = [path for own in folders for path in (own / LOG, *own.glob(f"*/{LOG}"))]
+    return 1 + sum(path.stat().st_size for path in logs if path.exists()) // WHOLE
+
+
+def _read_log(path: Path, every: int) -> tuple[Steps, list[dict[str, Any]]]:
     """The steps and the evaluations of a log, read line by line."""
     steps, evaluations = Steps(), []
     if path.exists():
-        for record in records(path, every=1 + path.stat().st_size // WHOLE):
+        for record in records(path, every):
             if record.get("event") == "step" and record.get("phase") == "main":
                 steps.add(record)
             elif record.get("event") == "evaluation":
@@ -164,12 +180,13 @@ def _of_comparison(
     """The runs of a comparison, in its order."""
     methods: dict[str, list[FinishedRun]] = {}
     unfinished = []
+    every = _every(runs.values())
     for own in comparison.methods:
         place = Spec.parse(own.method).folder
         for seed in own.seeds:
             run = runs.get((place, seed))
             if run is not None and Results.exists(run):
-                methods.setdefault(own.method, []).append(read_run(run))
+                methods.setdefault(own.method, []).append(read_run(run, every))
             else:
                 unfinished.append(f"The folder of {own.method}, seed {seed}, is gone.")
         for seed, reason in own.missing.items():
@@ -181,9 +198,14 @@ def _of_comparison(
     return ReportData(folder, methods, comparison, unfinished)
 
 
-def _evaluations_side_by_side(logs: Sequence[Sequence[dict[str, Any]]]) -> list[EvaluationRecord]:
+def _evaluations_side_by_side(
+    folder: Path, logs: Sequence[Sequence[dict[str, Any]]]
+) -> list[EvaluationRecord]:
     """The k-th evaluations of all models as one; each model has the scores of its own task."""
-    parts = [[EvaluationRecord.model_validate(record) for record in log] for log in logs]
+    try:
+        parts = [[EvaluationRecord.model_validate(record) for record in log] for log in logs]
+    except ValidationError as error:
+        raise damaged(folder / LOG, first_mistake(error)) from error
     return [
         EvaluationRecord(
             step=max(one.step for one in several),
@@ -198,4 +220,4 @@ def _evaluations_side_by_side(logs: Sequence[Sequence[dict[str, Any]]]) -> list[
 
 def _seed(folder: Path) -> int:
     number = folder.name.removeprefix("seed-")
-    return int(number) if number.isdigit() else -1
+    return int(number) if number.isdecimal() else -1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from gradaccord.compare.specs import Spec
 from gradaccord.report import run_figures, run_tables
@@ -17,7 +16,8 @@ from gradaccord.report.html import fill
 from gradaccord.report.method_names import methods_table
 from gradaccord.report.section import Cell, Section, Table, drawn, named
 from gradaccord.report.sweep_page import is_sweep, render_sweep
-from gradaccord.runs.files import ABOUT, read_json, write_atomic
+from gradaccord.runs.about import About, read_about
+from gradaccord.runs.files import write_atomic
 from gradaccord.runs.results import Results
 from gradaccord.tasks.references import ONE_CLASS
 
@@ -180,21 +180,20 @@ def _again(data: ReportData) -> list[Table]:
     """Commands, and what they ran with."""
     commands = []
     versions: dict[str, dict[str, None]] = {}
-    path = data.folder / ABOUT
-    if data.comparison is not None and path.exists():
-        whole = read_json(path)
-        started = named(str(whole["started"]).replace("T", " "))
-        commands.append([named("all"), Cell("–"), Cell(shlex.join(whole["command"])), started])
+    whole = read_about(data.folder)
+    if data.comparison is not None and whole.command:
+        started = named(whole.started.replace("T", " "))
+        commands.append([named("all"), Cell("–"), Cell(shlex.join(whole.command)), started])
     for name, runs in data.methods.items():
         for run in runs:
             about = run.about
-            if about.get("command"):
+            if about.command:
                 commands.append(
                     [
                         named(name),
                         Cell(str(run.results.seed), float(run.results.seed)),
-                        Cell(shlex.join(map(str, about["command"]))),
-                        named(str(about.get("started", "")).replace("T", " ")),
+                        Cell(shlex.join(about.command)),
+                        named(about.started.replace("T", " ")),
                     ]
                 )
             for what, value in _environment(about):
@@ -214,11 +213,11 @@ def _again(data: ReportData) -> list[Table]:
     return found
 
 
-def _environment(about: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    yield from ((package, str(version)) for package, version in about.get("versions", {}).items())
+def _environment(about: About) -> Iterator[tuple[str, str]]:
+    yield from about.versions.items()
     for key in ("python", "system", "processor", "cores", "git"):
-        if about.get(key) is not None:
-            yield key, str(about[key])
+        if getattr(about, key) is not None:
+            yield key, str(getattr(about, key))
 
 
 def _configurations(data: ReportData) -> dict[str, str]:

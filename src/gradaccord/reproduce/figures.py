@@ -12,6 +12,7 @@ from gradaccord.probe.figure import new_figure
 from gradaccord.reproduce.differences import current_records
 from gradaccord.reproduce.entry import Entry
 from gradaccord.reproduce.status import status_of
+from gradaccord.runs.files import write_atomic
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,7 +38,8 @@ class Drawn:
 
     def save(self, path: Path) -> None:
         """Write it as a PNG."""
-        self.make().savefig(path, dpi=100, metadata={"Software": None})
+        figure, nobody = self.make(), {"Software": None}
+        write_atomic(path, lambda f: figure.savefig(f, format="png", dpi=100, metadata=nobody))
 
 
 def primary_tests(entries: Mapping[str, Entry], results: Path) -> Drawn | None:

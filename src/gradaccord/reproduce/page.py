@@ -14,6 +14,7 @@ from gradaccord.reproduce.figures import FIGURES, Drawn
 from gradaccord.reproduce.records import RunRecord
 from gradaccord.reproduce.status import Status, command, status_of
 from gradaccord.reproduce.table import interval, tables
+from gradaccord.runs.files import write_atomic
 
 RESULTS, CLAIMS = "results.md", "claims.md"
 MADE = "Made by `gradaccord reproduce --write-docs` from the records in `results/`. Do not edit it."
@@ -28,7 +29,7 @@ def write_docs(entries: Mapping[str, Entry], results: Path, docs: Path) -> list[
         drawn.save(written[-1])
     for name, text in pages(entries, results).items():
         written.append(docs / name)
-        written[-1].write_text(text, encoding="utf-8")
+        write_atomic(written[-1], text)
     return written
 
 

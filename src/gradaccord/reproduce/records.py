@@ -11,8 +11,8 @@ from pydantic import BaseModel
 
 from gradaccord.compare.statistics import Number
 from gradaccord.probe.alignment import AlignmentProbe
-from gradaccord.runs.about import about
-from gradaccord.runs.files import ABOUT, LOG, read_json, write_json
+from gradaccord.runs.about import About, about, read_about
+from gradaccord.runs.files import LOG, write_json
 from gradaccord.runs.log import read_log
 from gradaccord.runs.results import Cost, Results, Scores
 from gradaccord.runs.versioned import Versioned
@@ -136,8 +136,9 @@ def read_records(results: Path, entry: str, size: str = "small") -> list[RunReco
 
 def origin(folder: Path) -> dict[str, Any]:
     """Commit and versions under which a run folder was begun."""
-    found = read_json(folder / ABOUT) if (folder / ABOUT).exists() else about()
-    return {"commit": found["git"], "versions": {"python": found["python"], **found["versions"]}}
+    found = read_about(folder) if About.exists(folder) else About(**about())
+    python = {} if found.python is None else {"python": found.python}
+    return {"commit": found.git, "versions": {**python, **found.versions}}
 
 
 def from_training(results: Results, folder: Path) -> dict[str, Any]:

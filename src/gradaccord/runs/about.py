@@ -8,11 +8,36 @@ import sys
 import time
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
+from pydantic import Field
+
+from gradaccord.runs.files import ABOUT
 from gradaccord.runs.git import commit
+from gradaccord.runs.versioned import Versioned
 
 PACKAGES = ("gradaccord", "torch", "transformers", "accelerate", "tokenizers", "numpy", "scikit-learn")
+
+
+class About(Versioned):
+    """What `about.json` says, as far as it is there."""
+
+    FILE: ClassVar[str] = ABOUT
+
+    command: list[str] = Field(default_factory=list)
+    python: str | None = None
+    versions: dict[str, str] = Field(default_factory=dict)
+    system: str | None = None
+    processor: str | None = None
+    cores: int | None = None
+    git: str | None = None
+    started: str = ""
+
+
+def read_about(folder: Path) -> About:
+    """Of a run's folder; empty where there is no such file."""
+    return About.read(folder) if About.exists(folder) else About()
 
 
 def about(command: list[str] | None = None) -> dict[str, Any]:

@@ -27,6 +27,17 @@ TAKEN = re.compile(
 LONGEST = 200  # bytes; file systems take 255
 
 
+class DamagedFileError(ValueError):
+    """A file of ours that does not hold what it should; says so in one sentence with the remedy."""
+
+
+def damaged(
+    path: Path, why: str, remedy: str = "run the command that wrote it again"
+) -> DamagedFileError:
+    """The error about a file."""
+    return DamagedFileError(f"{path} is damaged ({why.rstrip('.')}): {remedy}.")
+
+
 class RunFolderError(OSError):
     """A run folder that cannot be used; says why in one sentence."""
 
@@ -61,15 +72,21 @@ def write_atomic(path: Path, content: bytes | str | Callable[[IO[bytes]], object
     except BaseException as error:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
-        why = system_reason(error)
-        if why is None:
+        if system_reason(error) is None:
             raise
-        raise RunFolderError(
-            f"{path} cannot be written ({why}): make room, and repeat the command."
-            if why == os.strerror(errno.ENOSPC)
-            else f"{path} cannot be written ({why}): choose another place."
-        ) from error
+        raise not_written(path, error) from error
     sync_folder(path.parent)
+
+
+FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))  # the disk, or one's share
+
+
+def not_written(path: Path, error: BaseException, again: str = "repeat the command") -> RunFolderError:
+    """What the system said about a file that cannot be written, with the remedy."""
+    why = system_reason(error)
+    full = why in [os.strerror(number) for number in FULL]
+    remedy = f"make room, and {again}" if full else "choose another place"
+    return RunFolderError(f"{path} cannot be written ({why}): {remedy}.")
 
 
 def system_reason(error: BaseException | None) -> str | None:
@@ -100,9 +117,20 @@ def write_tensors(path: Path, state: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """What `write_json` wrote."""
-    with path.open(encoding="utf-8") as file:
-        return json.load(file)
+    """What `write_json` wrote; the one reader of our own JSON files."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            return json.load(file)
+    except (ValueError, RecursionError) as error:  # no JSON, no UTF-8, numbers or nesting past all use
+        raise damaged(path, str(error)) from error
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The same of a file that holds an object."""
+    content = read_json(path)
+    if not isinstance(content, dict):
+        raise damaged(path, "it holds no JSON object")
+    return content
 
 
 def read_tensors(path: Path) -> Any:

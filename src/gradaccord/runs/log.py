@@ -7,10 +7,11 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from gradaccord.runs.files import write_atomic
+from gradaccord.runs.files import not_written, write_atomic
 
 STEP = b'"event": "step"'  # as `Log` writes it
 
@@ -39,13 +40,15 @@ class Log:
         self.copy = copy
         self._flushed = time.monotonic()
         if path is not None:
-            self.file = path.open("a" if append else "w", encoding="utf-8")
+            with self._writing(path):
+                self.file = path.open("a" if append else "w", encoding="utf-8")
 
     def write(self, **record: Any) -> None:
         """Add a record."""
         if self.file is None:
             return
-        self.file.write(json.dumps(record, ensure_ascii=False) + "\n")
+        with self._writing(Path(self.file.name)):
+            self.file.write(json.dumps(record, ensure_ascii=False) + "\n")
         if self.copy is not None:
             self.copy.write(record)
         if time.monotonic() - self._flushed > self.SECONDS:
@@ -54,8 +57,9 @@ class Log:
     def flush(self) -> None:
         """Write through to the disk."""
         if self.file is not None:
-            self.file.flush()
-            os.fsync(self.file.fileno())
+            with self._writing(Path(self.file.name)):
+                self.file.flush()
+                os.fsync(self.file.fileno())
         self._flushed = time.monotonic()
 
     def size(self) -> int:
@@ -68,7 +72,16 @@ class Log:
         if self.copy is not None:
             self.copy.close()
         if self.file is not None:
-            self.file.close()
+            with self._writing(Path(self.file.name)):
+                self.file.close()
+
+    @contextmanager
+    def _writing(self, path: Path) -> Iterator[None]:
+        """Turn a full disk into one sentence."""
+        try:
+            yield
+        except OSError as error:
+            raise not_written(path, error, "go on with --resume") from error
 
 
 def _warn(sentence: str) -> None:

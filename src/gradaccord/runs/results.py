@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 
 from gradaccord.runs.files import RESULTS
 from gradaccord.runs.versioned import Versioned
@@ -48,6 +48,12 @@ class TaskCosine(BaseModel):
     matrix: list[list[float]]
     mean: float
     losses: dict[str, float] = {}
+
+    @model_validator(mode="after")
+    def _square(self) -> TaskCosine:
+        if [len(row) for row in self.matrix] != [len(self.tasks)] * len(self.tasks):
+            raise ValueError("the matrix has not a row and a column for each task")
+        return self
 
 
 class Distance(BaseModel):
@@ -115,6 +121,21 @@ class Results(Versioned):
     references: dict[str, Reference] = Field(default_factory=dict)
     dev_references: dict[str, Reference] = Field(default_factory=dict)
 
+    @model_validator(mode="after")
+    def _whole(self) -> Results:
+        """Every task has its main metric and a score by it, and the method has a name."""
+        if not isinstance(self.method.get("name"), str):
+            raise ValueError("`method` has no name")
+        if not self.trained:
+            raise ValueError("`trained` names no task")
+        scored = [self.dev, self.test, *(one.scores for one in self.evaluations)]
+        for task in {task: None for scores in scored for task in scores}:
+            if task not in self.metrics:
+                raise ValueError(f"the task {task!r} has no metric")
+            if any(self.metrics[task] not in scores[task] for scores in scored if task in scores):
+                raise ValueError(f"the task {task!r} has no score by {self.metrics[task]!r}")
+        return self
+
     @property
     def method_name(self) -> str:
         """As in the configuration."""
@@ -154,9 +175,10 @@ class Results(Versioned):
         }
 
     def average(self, split: str) -> float:
-        """Mean over the trained tasks' main metrics on a split."""
+        """Mean over the trained tasks' main metrics on a split; NaN if none was evaluated there."""
         scores = self.main_scores(split)
-        return statistics.fmean(scores[task] for task in self.trained)
+        known = [scores[task] for task in self.trained if task in scores]
+        return statistics.fmean(known) if known else float("nan")
 
     def unseen_average(self, split: str) -> float:
         """The same over the tasks that were never trained on; NaN if there is none."""

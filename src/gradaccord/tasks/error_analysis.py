@@ -36,6 +36,10 @@ class Confusion:
     labels: tuple[str, ...]
     counts: tuple[tuple[int, ...], ...]
 
+    def __post_init__(self) -> None:
+        if [len(row) for row in self.counts] != [len(self.labels)] * len(self.labels):
+            raise ValueError("`counts` has not a row and a column for each label")
+
 
 @dataclass(frozen=True)
 class Histogram:
@@ -43,6 +47,10 @@ class Histogram:
 
     edges: tuple[float, ...]
     counts: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if not self.counts or len(self.edges) != len(self.counts) + 1:
+            raise ValueError("`edges` are not one more than `counts`")
 
 
 @dataclass(frozen=True)

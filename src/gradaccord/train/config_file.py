@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from gradaccord.core.did_you_mean import nearest
 from gradaccord.recipes import recipe_texts
-from gradaccord.runs.files import write_atomic
+from gradaccord.runs.files import damaged, write_atomic
 from gradaccord.train.check_options import UnknownNameError, check_names
 from gradaccord.train.config import Config
 from gradaccord.train.paths import located
@@ -43,6 +43,20 @@ def read_config(path: Path | str, overrides: Sequence[str] = ()) -> Config:
         places = {place: at for place, at in places.items() if place[: len(changed)] != changed}
         places[changed] = f"The override {override!r}"
     return check_config(content, places, str(path))
+
+
+def read_own_config(path: Path) -> Config:
+    """The configuration that a run has written down for itself; what is wrong with it is damage."""
+    remedy = "put the run's configuration back, or move its folder away"
+    try:
+        if not path.read_bytes().strip():
+            raise damaged(path, "it is empty", remedy)
+        return read_config(path)
+    except FileNotFoundError as error:
+        raise damaged(path, "it is missing", remedy) from error
+    except ConfigError as error:
+        why = str(error).removeprefix(str(path)).lstrip(",: ")
+        raise damaged(path, why, remedy) from error
 
 
 def _text(path: Path) -> str:

@@ -12,19 +12,19 @@ from typing import Any
 
 from gradaccord.core.watch import NOBODY, Watch
 from gradaccord.models.saving import saved_tasks
+from gradaccord.runs.about import About, read_about
 from gradaccord.runs.escape import fenced, markdown
 from gradaccord.runs.files import (
-    ABOUT,
     CONFIG,
     MODEL,
     RESULTS,
     RunFolderError,
-    read_json,
+    read_object,
     system_reason,
 )
 from gradaccord.runs.results import Results
 from gradaccord.tasks.registry import build
-from gradaccord.train.config_file import parse_yaml
+from gradaccord.train.config_file import parse_yaml, read_own_config
 
 SETTINGS = "gradaccord-config.yaml"
 
@@ -38,11 +38,11 @@ def export(run: Path, out: Path, watch: Watch = NOBODY) -> Path:
         raise ValueError(f"{run} holds no model: a single-task run keeps one in each task's folder.")
     if out.exists() and any(out.iterdir()):
         raise ValueError(f"{out} is not empty: choose another --out.")
-    results = Results.read(run)
+    results, about, config = Results.read(run), read_about(run), _settings(run)
     part = out.with_name(f".{out.name}.part")  # takes the folder's place when it is whole
     shutil.rmtree(part, ignore_errors=True)
     try:
-        _write(run, part, results, watch)
+        _write(run, part, results, about, config, watch)
         if out.exists():
             out.rmdir()
         part.rename(out)
@@ -56,7 +56,13 @@ def export(run: Path, out: Path, watch: Watch = NOBODY) -> Path:
     return out
 
 
-def _write(run: Path, part: Path, results: Results, watch: Watch) -> None:
+def _settings(run: Path) -> str:
+    """The run's configuration as it is given away."""
+    read_own_config(run / CONFIG)  # refuses one that is damaged
+    return without_folders((run / CONFIG).read_text(encoding="utf-8"), run / CONFIG)
+
+
+def _write(run: Path, part: Path, results: Results, about: About, config: str, watch: Watch) -> None:
     total = sum(path.stat().st_size for path in (run / MODEL).rglob("*") if path.is_file())
     done = 0
 
@@ -69,12 +75,9 @@ def _write(run: Path, part: Path, results: Results, watch: Watch) -> None:
     shutil.copytree(run / MODEL, part, copy_function=copy)
     watch.at("writing the model card", 0, 0)
     shutil.copy(run / RESULTS, part / RESULTS)
-    config = without_folders((run / CONFIG).read_text(encoding="utf-8"), run / CONFIG)
     (part / SETTINGS).write_text(config, encoding="utf-8")
-    about = read_json(run / ABOUT) if (run / ABOUT).exists() else {}
-    (part / "README.md").write_text(
-        card(results, about, config, use(part, results.trained)), encoding="utf-8"
-    )
+    text = card(results, about, config, use(part, results.trained))
+    (part / "README.md").write_text(text, encoding="utf-8")
 
 
 def without_folders(config: str, path: Path) -> str:
@@ -97,7 +100,7 @@ def without_folders(config: str, path: Path) -> str:
 
 def use(folder: Path, tasks: Sequence[str]) -> str:
     """How to use the model: code that runs in its folder, and commands."""
-    entries, trunk = saved_tasks(folder), read_json(folder / "config.json")
+    entries, trunk = saved_tasks(folder), read_object(folder / "config.json")
     built = {task: build(entries[task].kind, **entries[task].options) for task in tasks}
     samples = {task: of.sample_code(trunk) for task, of in built.items()}
     questions = {task: code for task, (code, _) in samples.items()}
@@ -137,7 +140,7 @@ def _written(question: str) -> str:
     return asked if isinstance(asked, str) else json.dumps(asked)
 
 
-def card(results: Results, about: dict[str, Any], config: str, use: str) -> str:
+def card(results: Results, about: About, config: str, use: str) -> str:
     """The model card: what it is, what it scored, how it was made, how it is used."""
     rows = []
     for split in ("dev", "test"):
@@ -147,11 +150,11 @@ def card(results: Results, about: dict[str, Any], config: str, use: str) -> str:
                 beside = ["–", "–", ""]
                 if known is not None and metric == results.metrics[task]:
                     beside = [f"{known.chance:.2f}", f"{known.majority:.2f}", known.mark]
-                cells = [task, results.kinds[task], split, metric, f"{value:.2f}", *beside]
+                cells = [task, results.kinds.get(task, "–"), split, metric, f"{value:.2f}", *beside]
                 rows.append(f"| {' | '.join(map(markdown, cells))} |")
     options = ", ".join(f"{key} = {value}" for key, value in results.method_options.items())
     method = markdown(results.method_name + (f" ({options})" if options else ""))
-    versions = ", ".join(f"{name} {number}" for name, number in about.get("versions", {}).items())
+    versions = ", ".join(f"{name} {number}" for name, number in about.versions.items())
     overlaps = (
         "".join(f"\n* {markdown(sentence)}" for sentence in results.overlaps) or "\n* none was found"
     )

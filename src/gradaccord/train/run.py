@@ -27,7 +27,7 @@ from gradaccord.runs.ranks import others_alive
 from gradaccord.runs.results import Cost, EvaluationRecord, Measured, Results, TaskErrors
 from gradaccord.runs.usage import cpu_seconds, peak_memory
 from gradaccord.train.config import Config
-from gradaccord.train.config_file import read_config, write_config
+from gradaccord.train.config_file import read_own_config, write_config
 from gradaccord.train.loop import TrainingLoop
 from gradaccord.train.progress import Progress, watch_of
 from gradaccord.train.setup import Problem, load_problem
@@ -251,18 +251,15 @@ def _save_model(config: Config, problem: Problem, model: Any, folder: Path) -> N
 
 def _check_folder(config: Config, folder: Path, resume: bool) -> Results | None:
     """The results if there is nothing left to do; an error if the folder holds something else."""
-    trained = Results.exists(folder) or Checkpoints(folder / CHECKPOINTS).all()
-    if (
-        not (folder / CONFIG).exists() or not trained
-    ):  # a run that failed before it began is no obstacle
-        return None
+    if not (Results.exists(folder) or Checkpoints(folder / CHECKPOINTS).all()):
+        return None  # a run that failed before it began is no obstacle
     if not resume:
         state = "a finished" if Results.exists(folder) else "an unfinished"
         raise RunFolderError(
             f"The run folder {folder} holds {state} run: continue it with --resume, or choose another "
             "--out."
         )
-    before = read_config(folder / CONFIG)
+    before = read_own_config(folder / CONFIG)
     if before != config:
         changed = [k for k in type(config).model_fields if getattr(before, k) != getattr(config, k)]
         raise RunFolderError(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+ELSEWHERE = "make room or choose another place, and repeat the command"
 LONGEST = 160  # characters of a library's own words
 BEGIN, END = 500, 200  # characters of a sentence of ours
 
@@ -27,6 +29,20 @@ def reading(file: object, remedy: str = "fetch it again, or repair it") -> Itera
                 raise
             raise ValueError(_shortened(named)) from error
         raise ValueError(f"{file} cannot be read ({reason(error)}): {remedy}.") from error
+
+
+@contextmanager
+def writing(file: object, remedy: str = ELSEWHERE) -> Iterator[None]:
+    """What the system says inside, also by way of safetensors, becomes a sentence with the remedy."""
+    try:
+        yield
+    except Exception as error:
+        ours = isinstance(error, OSError) and error.strerror is None
+        if ours or not (isinstance(error, OSError) or type(error).__name__ == "SafetensorError"):
+            raise
+        found = re.search(r"I/O error: (.*) \(os error", str(error))  # in what safetensors says
+        why = found[1] if found else reason(error)
+        raise OSError(f"{file} cannot be written ({why}): {remedy}.") from error
 
 
 def _is_ours(error: Exception) -> bool:

@@ -16,11 +16,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
+from typing import BinaryIO
 
 import torch
 from filelock import FileLock, Timeout
 
 from gradaccord.core.watch import NOBODY, Watch
+from gradaccord.data.files.bad_files import writing
 from gradaccord.data.files.cache_folder import ENDING, UNFINISHED, cache_folder, prune
 from gradaccord.data.files.growing import as_bytes
 
@@ -44,8 +46,8 @@ def cached(
     tensors are, for people. watch: is told if another process is making them, which is waited for.
     """
     require_safetensors()
-    name = f"{kind}-{blake2b(depends_on.encode(), digest_size=12).hexdigest()}{ENDING}"
-    path = cache_folder() / name
+    digest = blake2b(depends_on.encode("utf-8", "surrogateescape"), digest_size=12).hexdigest()
+    path = cache_folder() / f"{kind}-{digest}{ENDING}"
     found = _read(path)
     if found is not None:
         return found
@@ -121,28 +123,33 @@ def _read(path: Path) -> Kept | None:
 
 def _write(path: Path, tensors: Tensors, texts: Mapping[str, str]) -> None:
     """A safetensors file, written without a copy of the tensors in memory."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, suffix=UNFINISHED)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            # The widest numbers first, so that each tensor begins at a multiple of their width.
-            ordered = sorted(tensors.items(), key=lambda item: -item[1].element_size())
-            header: dict[str, object] = {"__metadata__": dict(texts)}
-            end = 0
-            for key, tensor in ordered:
-                begin, end = end, end + tensor.numel() * tensor.element_size()
-                header[key] = {
-                    "dtype": _DTYPES[tensor.dtype],
-                    "shape": list(tensor.shape),
-                    "data_offsets": [begin, end],
-                }
-            about = json.dumps(header).encode()
-            about += b" " * (-len(about) % 8)
-            file.write(len(about).to_bytes(8, "little") + about)
-            for _, tensor in ordered:
-                if tensor.numel():
-                    file.write(as_bytes(tensor))
-        os.replace(name, path)  # another process sees a whole file or none
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    with writing(path, "make room, or set GRADACCORD_CACHE to another folder"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, suffix=UNFINISHED)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                _write_tensors(file, tensors, texts)
+            os.replace(name, path)  # another process sees a whole file or none
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+
+
+def _write_tensors(file: BinaryIO, tensors: Tensors, texts: Mapping[str, str]) -> None:
+    # The widest numbers first, so that each tensor begins at a multiple of their width.
+    ordered = sorted(tensors.items(), key=lambda item: -item[1].element_size())
+    header: dict[str, object] = {"__metadata__": dict(texts)}
+    end = 0
+    for key, tensor in ordered:
+        begin, end = end, end + tensor.numel() * tensor.element_size()
+        header[key] = {
+            "dtype": _DTYPES[tensor.dtype],
+            "shape": list(tensor.shape),
+            "data_offsets": [begin, end],
+        }
+    about = json.dumps(header).encode()
+    about += b" " * (-len(about) % 8)
+    file.write(len(about).to_bytes(8, "little") + about)
+    for _, tensor in ordered:
+        if tensor.numel():
+            file.write(as_bytes(tensor))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gradaccord.runs.files import write_atomic
 from gradaccord.showcase.demo.settings import Settings
 from gradaccord.showcase.landscape.figure import figure_of
 from gradaccord.showcase.landscape.runs import Progress, Result, run
@@ -24,6 +25,7 @@ def landscape(settings: Settings, progress: Progress) -> Result:
             return found
     result = run(SEEDS, steps=steps, outer_steps=outer_steps, progress=progress)
     folder.mkdir(parents=True, exist_ok=True)
-    figure_of(result).savefig(folder / PICTURE, dpi=DOTS)
+    picture = figure_of(result)
+    write_atomic(folder / PICTURE, lambda file: picture.savefig(file, format="png", dpi=DOTS))
     result.write(folder)
     return result

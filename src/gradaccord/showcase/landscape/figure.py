@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from gradaccord.probe.figure import new_figure
+from gradaccord.runs.files import write_atomic
 from gradaccord.showcase.landscape.problem import OPTIMA, STARTS, TASKS, losses, mean_cosine
 from gradaccord.showcase.landscape.runs import CONTROLS, SEQUENTIAL, SWEPT, Result, last_of, mean_of
 
@@ -41,8 +42,9 @@ def draw(result: Result, folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / "landscape.png", folder / "landscape.svg"]
     with rc_context({"svg.hashsalt": "landscape"}):
-        figure.savefig(paths[0], dpi=150)
-        figure.savefig(paths[1], dpi=150, metadata={"Date": None})
+        write_atomic(paths[0], lambda file: figure.savefig(file, format="png", dpi=150))
+        date = {"Date": None}
+        write_atomic(paths[1], lambda file: figure.savefig(file, format="svg", dpi=150, metadata=date))
     return paths
 
 
