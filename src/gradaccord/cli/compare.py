@@ -88,9 +88,7 @@ def compare(
         folder = out if out is not None else Path("runs") / f"{file.stem}-compare"
         stack.enter_context(locked(folder))
         with watching(console) as watch:
-            problem = load_problem(base, data, watch)
-            watch.at("building every method once", 0, 0)
-            setup = set_up(base, specs, seeds, folder, problem, budget.value)
+            setup = set_up(base, specs, seeds, folder, load_problem(base, data, watch), budget.value)
         jobs = jobs or jobs_that_fit(setup.memory_mb)
         write_json(folder / ABOUT, about(["gradaccord", *sys.argv[1:]]))
         screen.say(

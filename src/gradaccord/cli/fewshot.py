@@ -214,7 +214,7 @@ class Doing:
         doing = "training" if self.run is None else self.run.progress.doing
         if doing.startswith("testing"):
             return "training is saved, and the test goes on; press again to stop at once"
-        what = "this iteration" if doing == "training" else doing.partition(",")[0]
+        what = "this validation" if doing.startswith("validating") else "this iteration"
         return f"finishing {what}, then saving; press again to stop at once"
 
 

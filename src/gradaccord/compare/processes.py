@@ -113,10 +113,8 @@ def run_all(
         except BaseException:
             processes = [run.process for run in active if run.process]
             if processes:
-                say(
-                    f"Stopping: {len(processes)} runs finish their step and save; press again to stop "
-                    "at once."
-                )
+                count = f"{len(processes)} runs" if len(processes) > 1 else "the run"
+                say(f"Stopping: {count} will finish a step and save; press again to stop at once.")
             _stop(processes)
             raise
     show(Progress(runs, math.nan))

@@ -86,7 +86,8 @@ def require_safetensors() -> None:
 def _alone(path: Path, what: str, watch: Watch) -> Iterator[None]:
     """One process at a time; the operating system drops the lock of one that dies."""
     lock = FileLock(path.with_suffix(".lock"))
-    with suppress(OSError):  # of a folder that cannot be written to: each makes its own
+    # Of a folder that cannot be written to or knows no locks: each makes its own.
+    with suppress(OSError, NotImplementedError):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             lock.acquire(timeout=0)
