@@ -40,8 +40,10 @@ ELSEWHERE = {
     "train.micro_batches": "train/test_loop.py::test_dropout_is_on_from_the_first_step",
     "train.optimizer.name": "train/test_optimizers.py::test_every_optimiser_takes_a_step",
     "train.patience": "train/test_loop.py::test_early_stopping_is_told",
-    "train.tensorboard": "train/test_tensorboard.py::"
-    "test_curves_are_those_of_the_log_also_after_a_restart",
+    **dict.fromkeys(
+        ("train.tensorboard", "train.log_with"),
+        "train/test_trackers.py::test_curves_are_those_of_the_log_also_after_a_restart",
+    ),
     "train.warm_start.task": "train/test_phase.py::test_a_warm_start_trains_its_task_alone_first",
 }
 

@@ -32,6 +32,7 @@ train:
   # micro_batches: 2           # compute a batch in parts, to save memory
   # patience: 3                # stop after so many evaluations without a better score
   # warm_start: {{task: first, epochs: 1}}
+  # log_with: tensorboard      # or wandb, mlflow, trackio
   seed: 0
 probe:
   cosine: true                 # between the tasks' gradients, at each evaluation

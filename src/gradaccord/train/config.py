@@ -258,7 +258,20 @@ class TrainConfig(_Section):
     warm_start: WarmStartConfig | None = None
     seed: int = 0
     threads: Positive | None = Field(None, description="Of torch on the CPU; default: all cores.")
-    tensorboard: bool = False
+    log_with: list[Literal["tensorboard", "wandb", "mlflow", "trackio"]] = Field(
+        default_factory=list, description="Trackers that the log is sent to as well, by Accelerate."
+    )
+    tensorboard: bool = Field(False, description="The same as log_with: tensorboard.")
+
+    @field_validator("log_with", mode="before")
+    @classmethod
+    def _as_list(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else value
+
+    @property
+    def trackers(self) -> list[str]:
+        """Every tracker once."""
+        return list(dict.fromkeys([*self.log_with, *(["tensorboard"] if self.tensorboard else [])]))
 
     @model_validator(mode="after")
     def _one_length(self) -> TrainConfig:
