@@ -79,7 +79,7 @@ def test_an_unknown_tracker_is_one_sentence(written, capsys):
 
 def test_settings_are_flat_and_name_no_folders():
     settings = {
-        "model": {"name": "/home/me/bert", "lora": None},
+        "model": {"name": "/me/bert", "lora": None},
         "train": {"lr": 0.1, "x": ["/a/b", 1]},
     }
     assert flat(settings) == {"model.name": "bert", "train.lr": 0.1, "train.x": "b, 1"}
