@@ -85,4 +85,5 @@ def _tasks(kind: str, start: StartingFile) -> str:
     files = f"files: {{train: train.{start.ending}, dev: dev.{start.ending}}}"
     inside = "".join(f"    {line}\n" for line in (files, f"kind: {kind}", *start.lines))
     inside += "    # weight: 2                # its loss counts twice\n"
+    inside += "    # patience: 3              # train on it no longer if its score stops rising\n"
     return f"  first:\n{inside}  # second: {{data: sts, pair: cross, head: hidden}}\n"

@@ -125,6 +125,10 @@ class TaskConfig(_Section):
         allow_inf_nan=False,
         description="Its loss is multiplied by this before the method sees it.",
     )
+    patience: Positive | None = Field(
+        None,
+        description="Train on it no longer after so many evaluations without a better score on it.",
+    )
     metric: str | None = Field(
         None,
         description="The score by which weights are chosen and methods compared; default: the kind's "
@@ -160,7 +164,7 @@ class TaskConfig(_Section):
         if self.files is not None and self.kind is None:
             raise ValueError("own `files` need a `kind`, e.g. kind: classification")
         if self.evaluate_only:
-            for name in ("shared_head", "batch_size", "weight", "clusters", "label_noise"):
+            for name in ("shared_head", "batch_size", "weight", "patience", "clusters", "label_noise"):
                 if getattr(self, name) != type(self).model_fields[name].default:
                     raise ValueError(
                         f"`{name}` is for training, and it is `evaluate_only`: leave one out"

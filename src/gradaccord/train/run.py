@@ -184,6 +184,7 @@ def conclude(loop: TrainingLoop, continued: bool) -> Results:
         metrics={name: own.task.main_metric for name, own in prepared.items()},
         kinds={name: own.task.kind for name, own in prepared.items()},
         trained=list(loop.problem.scored),
+        stopped=evaluator.patience.stopped,
         weights={name: own.weight for name, own in config.tasks.items() if own.weight != 1},
         dev={task: evaluated.scores for task, evaluated in dev.items()},
         test={task: evaluated.scores for task, evaluated in test.items()},
