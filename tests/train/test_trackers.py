@@ -1,5 +1,6 @@
 """The curves that trackers show are those of the log."""
 
+import json
 import sys
 from importlib.util import find_spec
 from types import SimpleNamespace
@@ -108,3 +109,20 @@ def test_what_a_tracker_is_started_with_is_what_accelerate_takes(name, tmp_path)
         assert (first.started.run_id, second.started.run_id) == (None, "1234")
     else:
         assert first.started.init_kwargs == second.started.init_kwargs  # the same run goes on
+
+
+def test_wandb_offline_gets_the_log_and_goes_on_with_its_run(
+    configured, run, interrupted, tmp_path, monkeypatch
+):
+    wandb = pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    config = configured(train={"log_with": "wandb", "steps": 4, "evaluate_every": 4})
+    interrupted(config, "run", after=2)
+    run(config, resume=True)
+    kept = list((tmp_path / "run" / "wandb").glob("offline-run-*/run-*.wandb"))
+    assert kept
+    assert {path.stem.removeprefix("run-") for path in kept} == {
+        json.loads((tmp_path / "run" / "trackers.json").read_text())["id"]
+    }
+    assert wandb.run is None  # closed
