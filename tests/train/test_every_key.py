@@ -28,6 +28,8 @@ ELSEWHERE = {
     "sampler.pairs": "data/test_pairs.py::test_both_pair_two_tasks_if_asked_to",
     "tasks.clusters": "train/test_setup.py::test_clusters_of_a_task_are_trained_on_as_tasks",
     "model.freeze": "train/test_setup.py::test_frozen_weights_stay_cost_nothing_and_resume_bit_equal",
+    "tasks.patience": "train/test_task_patience.py::"
+    "test_a_task_is_dropped_the_others_go_on_and_the_run_resumes_bit_equal",
     "tasks.metric": "train/test_evaluation.py::"
     "test_the_chosen_metric_chooses_the_weights_and_makes_the_averages",
     "tasks.weight": "train/test_task_weights.py::test_a_weighted_sum_is_the_sum_of_weighted_gradients",
@@ -40,8 +42,10 @@ ELSEWHERE = {
     "train.micro_batches": "train/test_loop.py::test_dropout_is_on_from_the_first_step",
     "train.optimizer.name": "train/test_optimizers.py::test_every_optimiser_takes_a_step",
     "train.patience": "train/test_loop.py::test_early_stopping_is_told",
-    "train.tensorboard": "train/test_tensorboard.py::"
-    "test_curves_are_those_of_the_log_also_after_a_restart",
+    **dict.fromkeys(
+        ("train.tensorboard", "train.log_with"),
+        "train/test_trackers.py::test_curves_are_those_of_the_log_also_after_a_restart",
+    ),
     "train.warm_start.task": "train/test_phase.py::test_a_warm_start_trains_its_task_alone_first",
 }
 

@@ -32,6 +32,7 @@ train:
   # micro_batches: 2           # compute a batch in parts, to save memory
   # patience: 3                # stop after so many evaluations without a better score
   # warm_start: {{task: first, epochs: 1}}
+  # log_with: tensorboard      # or wandb, mlflow, trackio
   seed: 0
 probe:
   cosine: true                 # between the tasks' gradients, at each evaluation
@@ -84,4 +85,5 @@ def _tasks(kind: str, start: StartingFile) -> str:
     files = f"files: {{train: train.{start.ending}, dev: dev.{start.ending}}}"
     inside = "".join(f"    {line}\n" for line in (files, f"kind: {kind}", *start.lines))
     inside += "    # weight: 2                # its loss counts twice\n"
+    inside += "    # patience: 3              # train on it no longer if its score stops rising\n"
     return f"  first:\n{inside}  # second: {{data: sts, pair: cross, head: hidden}}\n"

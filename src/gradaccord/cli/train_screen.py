@@ -77,4 +77,7 @@ def results_table(results: Results) -> Table:
     if results.weights:
         given = ", ".join(f"{task} {weight:g}" for task, weight in results.weights.items())
         table.add_row("task weights", "", f"{given}; the others 1", style="dim")
+    if results.stopped:
+        steps = ", ".join(f"{task} after step {step:,}" for task, step in results.stopped.items())
+        table.add_row("trained no longer", "", steps, style="dim")
     return table

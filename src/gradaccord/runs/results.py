@@ -117,6 +117,7 @@ class Results(Versioned):
     overlaps: list[str]
     cost: Cost
     weights: dict[str, float] = Field(default_factory=dict)  # of tasks whose static weight is not 1
+    stopped: dict[str, int] = Field(default_factory=dict)  # task -> the step that its patience ended at
     # Task -> scores without skill: on its last split, and on dev of those that have test, too.
     references: dict[str, Reference] = Field(default_factory=dict)
     dev_references: dict[str, Reference] = Field(default_factory=dict)

@@ -152,6 +152,10 @@ class TaskConfig(_Section):
         allow_inf_nan=False,
         description="Its loss is multiplied by this before the method sees it.",
     )
+    patience: Positive | None = Field(
+        None,
+        description="Train on it no longer after so many evaluations without a better score on it.",
+    )
     metric: str | None = Field(
         None,
         description="The score by which weights are chosen and methods compared; default: the kind's "
@@ -196,7 +200,7 @@ class TaskConfig(_Section):
         if self.files is not None and self.kind is None:
             raise ValueError("own `files` need a `kind`, e.g. kind: classification")
         if self.evaluate_only:
-            for name in ("shared_head", "batch_size", "weight", "clusters", "label_noise"):
+            for name in ("shared_head", "batch_size", "weight", "patience", "clusters", "label_noise"):
                 if getattr(self, name) != type(self).model_fields[name].default:
                     raise ValueError(
                         f"`{name}` is for training, and it is `evaluate_only`: leave one out"
@@ -299,7 +303,20 @@ class TrainConfig(_Section):
     warm_start: WarmStartConfig | None = None
     seed: int = 0
     threads: Positive | None = Field(None, description="Of torch on the CPU; default: all cores.")
-    tensorboard: bool = False
+    log_with: list[Literal["tensorboard", "wandb", "mlflow", "trackio"]] = Field(
+        default_factory=list, description="Trackers that the log is sent to as well, by Accelerate."
+    )
+    tensorboard: bool = Field(False, description="The same as log_with: tensorboard.")
+
+    @field_validator("log_with", mode="before")
+    @classmethod
+    def _as_list(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else value
+
+    @property
+    def trackers(self) -> list[str]:
+        """Every tracker once."""
+        return list(dict.fromkeys([*self.log_with, *(["tensorboard"] if self.tensorboard else [])]))
 
     @model_validator(mode="after")
     def _one_length(self) -> TrainConfig:

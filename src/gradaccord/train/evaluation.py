@@ -20,6 +20,7 @@ from gradaccord.train.config import Config
 from gradaccord.train.not_finite import TrainingError
 from gradaccord.train.probes import Probes
 from gradaccord.train.setup import Problem
+from gradaccord.train.task_patience import TaskPatience
 from gradaccord.train.wrapped_model import load_weights, reshard, weights_of
 
 
@@ -59,6 +60,8 @@ class Evaluator:
         self.best = -math.inf
         self.best_step = 0
         self.without_better = 0  # evaluations since
+        self.patience = TaskPatience(problem.patience)
+        self.ended: dict[str, str] = {}  # tasks whose patience ended with the last evaluation, and why
         self.evaluations: list[dict[str, Any]] = []
         self.evaluation_seconds = 0.0  # of processors, over all sessions
         self.probe_seconds = 0.0
@@ -75,6 +78,8 @@ class Evaluator:
         start = compute_seconds(self.accelerator.device)
         probed = self.probes.measure(self.model, self.accelerator, self.watch)
         self.probe_seconds += compute_seconds(self.accelerator.device) - start
+        main = {task: self.main_score(task, own) for task, own in scores.items()}
+        self.ended = self.patience.note(step, main)
         average = self._average(scores)
         # Without a labelled dev split nothing can be compared, and the last weights are kept.
         if average > self.best or not self.evaluations or math.isnan(average):
@@ -169,6 +174,7 @@ class Evaluator:
             "best": self.best,
             "best_step": self.best_step,
             "without_better": self.without_better,
+            "task_patience": self.patience.state_dict(),
             "evaluations": self.evaluations,
             "evaluation_seconds": self.evaluation_seconds,
             "probe_seconds": self.probe_seconds,
@@ -180,6 +186,8 @@ class Evaluator:
         self.best = float(state["best"])
         self.best_step = int(state["best_step"])
         self.without_better = int(state["without_better"])
+        if "task_patience" in state:
+            self.patience.load_state_dict(state["task_patience"])
         self.evaluations = list(state["evaluations"])
         self.evaluation_seconds = float(state.get("evaluation_seconds", 0.0))
         self.probe_seconds = float(state.get("probe_seconds", 0.0))

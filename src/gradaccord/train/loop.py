@@ -132,6 +132,8 @@ class TrainingLoop:
                 self._finish()
             if self._due(self.config.train.evaluate_every):
                 self.evaluate(log)
+                if self.evaluator.ended and not self._drop():
+                    return
                 if self.evaluator.stalled:
                     self._finish()
                     self.say(
@@ -146,6 +148,17 @@ class TrainingLoop:
                 self._interrupt(log, interrupts)
                 return
             yield self.step
+
+    def _drop(self) -> bool:
+        """Train no more on the tasks whose patience has ended; whether any is left."""
+        self._finish()
+        for task, why in self.evaluator.ended.items():
+            self.say(f"{task} is not trained on any more, after step {self.step}: {why}.")
+        if set(self.problem.scored) <= set(self.evaluator.patience.stopped):
+            self.say(f"Stopped early, after step {self.step}: no task is left to train on.")
+            return False
+        self.phase.drop([part for task in self.evaluator.ended for part in self.problem.parts[task]])
+        return True
 
     def _interrupt(self, log: Log, interrupts: Interrupts) -> None:
         self.interrupted = interrupts.saving = True

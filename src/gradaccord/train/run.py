@@ -31,7 +31,7 @@ from gradaccord.train.config_file import read_own_config, write_config
 from gradaccord.train.loop import TrainingLoop
 from gradaccord.train.progress import Progress, watch_of
 from gradaccord.train.setup import Problem, load_problem
-from gradaccord.train.tensorboard import TensorBoardLog
+from gradaccord.train.trackers import Trackers, tracking
 from gradaccord.train.wrapped_model import unsharded
 
 
@@ -65,7 +65,7 @@ def train_model(
     deterministic: torch's deterministic algorithms alone.
     data: the folder of the data sets. show: called after every step. say: called with messages.
     """
-    accelerator = make_accelerator(config, deterministic)
+    accelerator = make_accelerator(config, deterministic, folder)
     main = accelerator.is_main_process
     check = partial(_check_folder, config, folder, resume)
     with others_alive(accelerator), locked_by_main(folder, accelerator, check) as finished:
@@ -96,10 +96,12 @@ def train_model(
                 else "There is no checkpoint that can be read: started anew."
             )
         since = loop.step if continued else None
-        board = TensorBoardLog(folder, since) if main and config.train.tensorboard else None
+        trackers = None
+        if main and config.train.trackers:
+            trackers = Trackers(accelerator, folder, config.model_dump(mode="json"), since)
         if main and since is not None:
             cut_to_step(folder / LOG, since, say)
-        log = Log(folder / LOG if main else None, append=continued, copy=board)
+        log = Log(folder / LOG if main else None, append=continued, copy=trackers)
         try:
             loop.run(log)
             if loop.interrupted:
@@ -126,8 +128,11 @@ def _what_is_saved(loop: TrainingLoop) -> str:
     return f"Stopped within a step, which is lost; {last}."
 
 
-def make_accelerator(config: Config, deterministic: bool = False) -> Any:
-    """Accelerate, with the configured precision and number of threads."""
+def make_accelerator(config: Config, deterministic: bool = False, folder: Path | None = None) -> Any:
+    """Accelerate, with the configured precision, number of threads and trackers.
+
+    folder: of the run; without one nothing is tracked.
+    """
     from accelerate import Accelerator
     from accelerate.utils import DistributedDataParallelKwargs
 
@@ -146,7 +151,8 @@ def make_accelerator(config: Config, deterministic: bool = False) -> Any:
     # Under torchrun on a CPU Accelerate joins the processes only if it is told that this is one.
     on_cpu = not torch.accelerator.is_available()
     atexit.register(_end_process_group)
-    return Accelerator(mixed_precision=mixed, kwargs_handlers=[kwargs], cpu=on_cpu)
+    tracked = tracking(config.train.trackers, folder)
+    return Accelerator(mixed_precision=mixed, kwargs_handlers=[kwargs], cpu=on_cpu, **tracked)
 
 
 def _end_process_group() -> None:
@@ -180,6 +186,7 @@ def conclude(loop: TrainingLoop, continued: bool) -> Results:
         metrics={name: own.task.main_metric for name, own in prepared.items()},
         kinds={name: own.task.kind for name, own in prepared.items()},
         trained=list(loop.problem.scored),
+        stopped=evaluator.patience.stopped,
         weights={name: own.weight for name, own in config.tasks.items() if own.weight != 1},
         dev={task: evaluated.scores for task, evaluated in dev.items()},
         test={task: evaluated.scores for task, evaluated in test.items()},

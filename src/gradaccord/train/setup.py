@@ -48,6 +48,8 @@ class Problem:
     clustered: Sequence[PseudoTasks] = field(default_factory=tuple)
     batch_sizes: Mapping[str, int] = field(default_factory=dict)  # of tasks that have their own
     weights: Mapping[str, float] = field(default_factory=dict)  # of all that steps are drawn from
+    patience: Mapping[str, int] = field(default_factory=dict)  # of tasks that have their own
+    parts: Mapping[str, Sequence[str]] = field(default_factory=dict)  # what is drawn of each task
     folder: Path | None = None  # of the data sets
     datasets: Mapping[str, Dataset] = field(default_factory=dict)  # of the tasks, without their splits
 
@@ -112,6 +114,13 @@ def load_problem(config: Config, folder: Path | None = None, watch: Watch = NOBO
             prepared[part] = prepare(part, tasks[name], dataset, tokens, watch)
             head_of[part] = head_of[name]
             drawn[part] = own
+    patience = {name: config.tasks[name].patience for name in trained}
+    for name, evaluations in patience.items():
+        if evaluations is not None and not prepared[name].labelled("dev"):
+            raise ValueError(
+                f"Task {name!r}: `patience` is {evaluations}, and the task has no labelled dev split: "
+                "give it one (`cut` holds one out), or leave `patience` out."
+            )
     return Problem(
         model=MultiTaskModel(trunk, heads, head_of),
         tokens=tokens,
@@ -123,6 +132,8 @@ def load_problem(config: Config, folder: Path | None = None, watch: Watch = NOBO
         clustered=tuple(clustered),
         batch_sizes={name: own.batch_size for name, own in drawn.items() if own.batch_size is not None},
         weights={name: own.weight for name, own in drawn.items()},
+        patience={name: count for name, count in patience.items() if count is not None},
+        parts={t: [name for name, own in drawn.items() if own is config.tasks[t]] for t in trained},
         overlaps=tuple(
             overlaps(
                 ((f"{name} train", datasets[name].splits["train"]) for name in trained),

@@ -21,7 +21,10 @@ SUMMED = ("batches", "training_seconds", "evaluation_seconds", "probe_seconds")
 ALONE = {"shared_head": None, "weight": 1.0}
 
 # What is kept task by task.
-MERGED = ("metrics", "kinds", "dev", "test", "errors", "notes", "references", "dev_references")
+MERGED = (
+    *("metrics", "kinds", "dev", "test", "errors", "notes", "references", "dev_references"),
+    "stopped",
+)
 
 
 def train_single_tasks(config: Config, folder: Path, **options: Any) -> Results:
