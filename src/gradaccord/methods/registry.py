@@ -47,9 +47,14 @@ class Control:
     carried: bool = True
 
 
-SUM = (Control("sum", carried=False),)
+PLAIN = (Control("sum", carried=False),)
 SEQUENTIAL = (Control("sequential"),)
 PAIRED_SUM = (Control("paired_sum"),)
+
+
+def plain_sum(options: Options) -> tuple[Control, ...]:
+    """The plain sum, of gradients that are normalised if the method's are."""
+    return (Control("sum", {"normalize": True}, carried=False),) if options.get("normalize") else PLAIN
 
 
 @dataclass(frozen=True)
@@ -115,7 +120,7 @@ class Entry(Named):
     """
 
     feed: Feed | Callable[[Options], Feed] = "all"
-    controls: tuple[Control, ...] | Callable[[Options], tuple[Control, ...]] = SUM
+    controls: tuple[Control, ...] | Callable[[Options], tuple[Control, ...]] = plain_sum
     copies: int | Callable[[int], int] = lambda tasks: max(tasks - 1, 0)
     tasks: Callable[[Sequence[str]], Any] | None = None
     more_options: Callable[[Options], dict[str, Parameter]] | None = None
@@ -225,13 +230,16 @@ def _on_pairs(options: Options) -> bool:
 
 # fmt: off
 _ENTRIES = (
-    Entry("sum", "combine.plain:Sum", "plain multi-task training on the summed loss", controls=()),
-    Entry("mean", "combine.plain:Mean", "plain multi-task training on the mean loss", controls=(),
+    Entry("sum", "combine.plain:Sum", "plain multi-task training on the summed loss",
+          controls=lambda options: PLAIN if options["normalize"] else ()),
+    Entry("mean", "combine.plain:Mean", "plain multi-task training on the mean loss",
+          controls=lambda options: (Control("mean", carried=False),) if options["normalize"] else (),
           without=("reduction",)),
     Entry("pcgrad", "combine.pcgrad:PCGrad", "projects conflicting task gradients off one another"),
     Entry("gradvac", "combine.gradvac:GradVac", "raises each pair's cosine to its running target"),
+    Entry("config", "combine.conflict_free:ConFIG", "a step with one cosine to all task gradients"),
     Entry("gradnorm", "combine.gradnorm:GradNorm",
-          "learns task weights that train all tasks at one rate", without=("granularity",)),
+          "learns task weights that train all tasks at one rate", without=("granularity", "normalize")),
     Entry("torchjd", "combine.torchjd:TorchJD",
           "any TorchJD weighting, e.g. torchjd:weighting=CAGrad,c=0.5",
           tasks=tuple, more_options=_weighting_options),
@@ -255,7 +263,7 @@ _ENTRIES = (
           controls=lambda options: PAIRED_SUM if _on_pairs(options) else SEQUENTIAL),
     Entry("sequential", "combine.plain:Sum",
           "one task a step, by the sampler: Sequential Reptile with outer_lr 1",
-          feed="one", controls=(), copies=0),
+          feed="one", controls=(), copies=0, without=("normalize",)),
     Entry("sequential_reptile", "trajectory.sequential_reptile:SequentialReptile",
           "a trajectory over batches of all tasks, then a Reptile step",
           feed="one", controls=(Control("sequential_reptile", {"outer_lr": 1}),), copies=1),

@@ -12,6 +12,7 @@ from torch import nn
 
 from gradaccord.core.did_you_mean import canonical, nearest
 from gradaccord.core.options import check_options, options_of
+from gradaccord.methods.combine.conflict_free import config_weights
 
 COORDINATES = "combines single coordinates and not task gradients"
 TWO_BATCHES = "needs the gradients of two independent batches of every task, and a step has one"
@@ -19,8 +20,6 @@ REFUSED = {
     **dict.fromkeys(("ExcessMTL", "GradDrop", "TrimmedMean"), COORDINATES),
     **dict.fromkeys(("MoDo", "SDMGrad"), TWO_BATCHES),
 }
-# Squares smaller than this share of the largest are rounding: such gradients are linearly dependent.
-ROUNDING = 1e-10
 
 
 def weighting_options(name: str, given: Mapping[str, Any]) -> dict[str, inspect.Parameter]:
@@ -65,7 +64,7 @@ def weighting_of(given: Any) -> tuple[Any, bool]:
             if isinstance(part, tuple(_variants(name))):
                 _refuse(name, reason)
     if isinstance(given, aggregation.ConFIG):
-        return ConFIG(given.weighting), False
+        return _ConFIG(given.weighting), False
     if isinstance(given, aggregation.GramianWeightedAggregator):
         return given.gramian_weighting, False
     if isinstance(given, aggregation.WeightedAggregator):
@@ -98,25 +97,15 @@ def constants_of(weighting: Any) -> list[Any]:
     return [part for part in modules if isinstance(part, constant)]
 
 
-class ConFIG(nn.Module):
-    """ConFIG (Liu et al. 2024), in coefficients of the task gradients.
-
-    d = U^+ p,   g = (sum_t g_t.d) d / |d|^2         U: the gradients' directions, p: preferences
-    U^+ = U' (U U')^+, so that d = sum_t c_t g_t with c_t = ((U U')^+ p)_t / |g_t|
-    """
+class _ConFIG(nn.Module):
+    """ConFIG with TorchJD's preferences."""
 
     def __init__(self, preferences: Any) -> None:
         super().__init__()
         self.preferences = preferences
 
     def forward(self, gram: torch.Tensor) -> torch.Tensor:
-        lengths = gram.diagonal().clamp_min(0).sqrt()
-        inverse = torch.where(lengths > 0, 1 / lengths, 0.0)
-        cosines = gram * inverse[:, None] * inverse[None, :]
-        pseudo_inverse = torch.linalg.pinv(cosines, rtol=ROUNDING, hermitian=True)
-        c = inverse * (pseudo_inverse @ self.preferences(gram).to(gram))
-        square = c @ gram @ c
-        return c * (gram @ c).sum() / square if square > 0 else torch.zeros_like(c)
+        return config_weights(gram, self.preferences(gram))
 
 
 def _refuse(name: str, reason: str) -> None:
