@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from gradaccord.methods.weigh.loss_scale import LossScale as LossScale
     from gradaccord.methods.weigh.rlw import RLW as RLW
     from gradaccord.methods.weigh.smooth_tchebycheff import SmoothTchebycheff as SmoothTchebycheff
+    from gradaccord.methods.weigh.torchjd_loss import TorchJDLoss as TorchJDLoss
     from gradaccord.methods.weigh.uncertainty import UncertaintyWeighting as UncertaintyWeighting
 
 

@@ -123,7 +123,7 @@ class Entry(Named):
     controls: tuple[Control, ...] | Callable[[Options], tuple[Control, ...]] = plain_sum
     copies: int | Callable[[int], int] = lambda tasks: max(tasks - 1, 0)
     tasks: Callable[[Sequence[str]], Any] | None = None
-    more_options: Callable[[Options], dict[str, Parameter]] | None = None
+    more_options: Callable[[Options], Mapping[str, Parameter]] | None = None
 
     @property
     def takes_optimizer(self) -> bool:
@@ -160,7 +160,7 @@ class Entry(Named):
     def options(self, given: Options | None = None) -> dict[str, Parameter]:
         """Every option with its type and default. given: those in use, on which others may depend."""
         more = self.more_options
-        return super().options() | ({} if more is None or given is None else more(given))
+        return super().options() | dict({} if more is None or given is None else more(given))
 
     def build(self, model: Any, optimizer: Any, *, tasks: Sequence[str], **options: Any) -> Method:
         """The method itself, for a model as it is called in the losses."""
@@ -202,6 +202,16 @@ def _weighting_options(given: Options) -> dict[str, Parameter]:
         return weighting_options(str(name), given)
     except (TypeError, ValueError) as error:  # it is unknown, or cannot be used
         raise OptionError("weighting", str(error)) from error
+
+
+def _scalarizer_options(given: Options) -> Mapping[str, Parameter]:
+    """What TorchJD's scalarizer of a name takes."""
+    from gradaccord.methods.weigh.torchjd_loss import scalarizer_options
+
+    try:
+        return scalarizer_options(str(given.get("scalarizer", "GeometricMean")))
+    except ValueError as error:  # it is unknown, or cannot be used
+        raise OptionError("scalarizer", str(error)) from error
 
 
 def _dotprod_cost(options: Options) -> float:
@@ -251,6 +261,9 @@ _ENTRIES = (
     Entry("loss_scale", "weigh.loss_scale:LossScale", "divides each loss by its running mean"),
     Entry("smooth_tchebycheff", "weigh.smooth_tchebycheff:SmoothTchebycheff",
           "most weight to the task that is worst off"),
+    Entry("torchjd_loss", "weigh.torchjd_loss:TorchJDLoss",
+          "any TorchJD scalarizer, e.g. torchjd_loss:scalarizer=IMTLL",
+          tasks=tuple, more_options=_scalarizer_options),
     Entry("paired_sum", "align.paired_sum:PairedSum", "two batches at the same weights, no more",
           feed=_window_feed, controls=(), copies=1),
     # The term also lengthens the step, and a longer step alone may be what helps: hence two controls.

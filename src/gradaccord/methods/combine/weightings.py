@@ -24,17 +24,23 @@ REFUSED = {
 
 def weighting_options(name: str, given: Mapping[str, Any]) -> dict[str, inspect.Parameter]:
     """The options of the weighting of a name; a list may be given for a tensor."""
-    options = options_of(_classes()[_known(name)])
-    for option, parameter in options.items():
-        if torch.Tensor in (parameter.annotation, *get_args(parameter.annotation)):
-            wanted = parameter.annotation | Sequence[float]
-            options[option] = parameter.replace(annotation=wanted)
+    options = lists_for_tensors(options_of(_classes()[_known(name)]))
     smoothed = options.pop("weighting", None)
     if smoothed is not None:
         options["inner"] = smoothed.replace(name="inner", annotation=str)
     if "inner" in options and "inner" in given:
         options = weighting_options(given["inner"], given) | options
     return options
+
+
+def lists_for_tensors(options: dict[str, inspect.Parameter]) -> dict[str, inspect.Parameter]:
+    """The options with a list of numbers allowed wherever a tensor is."""
+    return {
+        option: parameter.replace(annotation=parameter.annotation | Sequence[float])
+        if torch.Tensor in (parameter.annotation, *get_args(parameter.annotation))
+        else parameter
+        for option, parameter in options.items()
+    }
 
 
 def named(name: str, given: Mapping[str, Any]) -> Any:
@@ -45,7 +51,7 @@ def named(name: str, given: Mapping[str, Any]) -> Any:
     known = _known(name)
     check_options(f"The weighting {known!r}", given, weighting_options(name, given))
     cls = _classes()[known]
-    own = {k: _tensor(v) for k, v in given.items() if k in inspect.signature(cls).parameters}
+    own = {k: as_tensor(v) for k, v in given.items() if k in inspect.signature(cls).parameters}
     if "inner" in given:
         rest = {k: v for k, v in given.items() if k not in own and k != "inner"}
         own["weighting"], _ = weighting_of(named(given["inner"], rest))
@@ -152,7 +158,8 @@ def _known(name: str) -> str:
     return found
 
 
-def _tensor(value: Any) -> Any:
+def as_tensor(value: Any) -> Any:
+    """A list of numbers as a tensor; anything else as it is."""
     return (
         torch.tensor(value, dtype=torch.float64, device="cpu")
         if isinstance(value, list | tuple)
