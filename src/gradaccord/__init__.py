@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from gradaccord.methods.align.dotprod import DotProd as DotProd
     from gradaccord.methods.align.paired_sum import PairedSum as PairedSum
     from gradaccord.methods.align.sam import SAM as SAM
+    from gradaccord.methods.combine.conflict_free import ConFIG as ConFIG
     from gradaccord.methods.combine.gradnorm import GradNorm as GradNorm
     from gradaccord.methods.combine.gradvac import GradVac as GradVac
     from gradaccord.methods.combine.pcgrad import PCGrad as PCGrad
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from gradaccord.methods.weigh.loss_scale import LossScale as LossScale
     from gradaccord.methods.weigh.rlw import RLW as RLW
     from gradaccord.methods.weigh.smooth_tchebycheff import SmoothTchebycheff as SmoothTchebycheff
+    from gradaccord.methods.weigh.torchjd_loss import TorchJDLoss as TorchJDLoss
     from gradaccord.methods.weigh.uncertainty import UncertaintyWeighting as UncertaintyWeighting
 
 

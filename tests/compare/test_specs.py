@@ -69,6 +69,13 @@ def test_mistakes_are_answered(text, said):
     ("text", "control"),
     [
         ("pcgrad", "sum"),
+        ("pcgrad:normalize=true", "sum:normalize=True"),
+        ("sum:normalize=true", "sum"),
+        ("mean:normalize=true", "mean"),
+        ("config", "sum"),
+        ("famo:lr=0.1", "sum"),
+        ("averaged:decay=0.9", "sum"),
+        ("sequential_averaged:average=swa", "sequential"),
         ("dotprod:weight=0.2,every=10", "paired_sum:every=10"),
         ("sequential_reptile:inner_steps=50", "sequential_reptile:inner_steps=50,outer_lr=1"),
         ("reptile", "reptile:outer_lr=1"),

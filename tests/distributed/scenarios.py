@@ -125,6 +125,8 @@ SCENARIOS = {
     "GradVac by layer": Scenario(LAYERS),
     "GradNorm": Scenario(GRADNORM),
     "constant weights by place": Scenario(CONSTANT),
+    "ConFIG": Scenario(gradaccord.ConFIG),
+    "PCGrad, normalised": Scenario(partial(PCGRAD, normalize=True)),
     "uncertainty weighting": Scenario(UNCERTAINTY),
     "DWA": Scenario(DWA),
     "RLW": Scenario(RLW),

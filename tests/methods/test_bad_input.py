@@ -184,6 +184,12 @@ def test_third_party_weights_of_the_wrong_length(weighting, sentence):
             ValueError,
             "`layer` is 'top', but no parameter",
         ),
+        (lambda m: gradaccord.GradNorm(m, normalize=True), TypeError, "`normalize` makes equal"),
+        (
+            lambda m: gradaccord.Sum(m, normalize=True, measure=False),
+            ValueError,
+            "`normalize` is true and `measure` is false: lengths must be measured",
+        ),
         (lambda m: gradaccord.GradNorm(m, granularity="layer"), TypeError, "takes no `granularity`"),
         (lambda m: gradaccord.PCGrad(m.parameters()), TypeError, "pass model.named_parameters()"),
         (lambda m: gradaccord.PCGrad(m, engine="cuda"), TypeError, "`engine` must be None.*got str"),

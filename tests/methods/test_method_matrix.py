@@ -214,6 +214,8 @@ METHODS: dict[str, tuple[Callable[[nn.Module, Any], Any], str]] = {
     "GradVac": (lambda m, o: gradaccord.GradVac(m, granularity="layer", beta=0.3), "all"),
     "GradNorm": (lambda m, o: gradaccord.GradNorm(m), "all"),
     "TorchJD": (_torchjd, "all"),
+    "ConFIG": (lambda m, o: gradaccord.ConFIG(m), "all"),
+    "GradVac, normalised": (lambda m, o: gradaccord.GradVac(m, beta=0.3, normalize=True), "all"),
     "UncertaintyWeighting": (lambda m, o: gradaccord.UncertaintyWeighting(m, lr=0.3), "all"),
     "DWA": (lambda m, o: gradaccord.DWA(m, window=2), "all"),
     "RLW": (lambda m, o: gradaccord.RLW(m), "all"),
@@ -423,7 +425,7 @@ def test_tasks_that_come_and_go_in_any_order(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["Sum", "Mean", "PCGrad", "GradVac", "GradNorm", "TorchJD", "Averaged"]
+    "name", ["Sum", "Mean", "PCGrad", "GradVac", "GradNorm", "TorchJD", "ConFIG", "Averaged"]
 )
 def test_one_task_alone_is_plain_training(name):
     training = Training(name, net(tasks=("a",)), tasks=("a",)).run()

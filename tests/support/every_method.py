@@ -34,6 +34,8 @@ METHODS = {
     "PCGrad": several(ga.PCGrad),
     "GradVac": several(ga.GradVac, beta=0.3),
     "GradNorm": several(ga.GradNorm),
+    "ConFIG": several(ga.ConFIG),
+    "PCGrad, normalised": several(ga.PCGrad, normalize=True),
     "UncertaintyWeighting": several(ga.UncertaintyWeighting, lr=0.3),
     "DWA": several(ga.DWA, window=2),
     "RLW": several(ga.RLW),

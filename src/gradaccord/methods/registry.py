@@ -47,9 +47,14 @@ class Control:
     carried: bool = True
 
 
-SUM = (Control("sum", carried=False),)
+PLAIN = (Control("sum", carried=False),)
 SEQUENTIAL = (Control("sequential"),)
 PAIRED_SUM = (Control("paired_sum"),)
+
+
+def plain_sum(options: Options) -> tuple[Control, ...]:
+    """The plain sum, of gradients that are normalised if the method's are."""
+    return (Control("sum", {"normalize": True}, carried=False),) if options.get("normalize") else PLAIN
 
 
 @dataclass(frozen=True)
@@ -115,10 +120,10 @@ class Entry(Named):
     """
 
     feed: Feed | Callable[[Options], Feed] = "all"
-    controls: tuple[Control, ...] | Callable[[Options], tuple[Control, ...]] = SUM
+    controls: tuple[Control, ...] | Callable[[Options], tuple[Control, ...]] = plain_sum
     copies: int | Callable[[int], int] = lambda tasks: max(tasks - 1, 0)
     tasks: Callable[[Sequence[str]], Any] | None = None
-    more_options: Callable[[Options], dict[str, Parameter]] | None = None
+    more_options: Callable[[Options], Mapping[str, Parameter]] | None = None
 
     @property
     def takes_optimizer(self) -> bool:
@@ -155,7 +160,7 @@ class Entry(Named):
     def options(self, given: Options | None = None) -> dict[str, Parameter]:
         """Every option with its type and default. given: those in use, on which others may depend."""
         more = self.more_options
-        return super().options() | ({} if more is None or given is None else more(given))
+        return super().options() | dict({} if more is None or given is None else more(given))
 
     def build(self, model: Any, optimizer: Any, *, tasks: Sequence[str], **options: Any) -> Method:
         """The method itself, for a model as it is called in the losses."""
@@ -199,6 +204,16 @@ def _weighting_options(given: Options) -> dict[str, Parameter]:
         raise OptionError("weighting", str(error)) from error
 
 
+def _scalarizer_options(given: Options) -> Mapping[str, Parameter]:
+    """What TorchJD's scalarizer of a name takes."""
+    from gradaccord.methods.weigh.torchjd_loss import scalarizer_options
+
+    try:
+        return scalarizer_options(str(given.get("scalarizer", "GeometricMean")))
+    except ValueError as error:  # it is unknown, or cannot be used
+        raise OptionError("scalarizer", str(error)) from error
+
+
 def _dotprod_cost(options: Options) -> float:
     """One gradient a batch, and what the term of one pair in `every` batches takes."""
     per_pair = {"one-sided": 3.0, "centred": 4.0, "symmetric": 5.0}
@@ -224,13 +239,16 @@ def _on_pairs(options: Options) -> bool:
 
 # fmt: off
 _ENTRIES = (
-    Entry("sum", "combine.plain:Sum", "plain multi-task training on the summed loss", controls=()),
-    Entry("mean", "combine.plain:Mean", "plain multi-task training on the mean loss", controls=(),
+    Entry("sum", "combine.plain:Sum", "plain multi-task training on the summed loss",
+          controls=lambda options: PLAIN if options["normalize"] else ()),
+    Entry("mean", "combine.plain:Mean", "plain multi-task training on the mean loss",
+          controls=lambda options: (Control("mean", carried=False),) if options["normalize"] else (),
           without=("reduction",)),
     Entry("pcgrad", "combine.pcgrad:PCGrad", "projects conflicting task gradients off one another"),
     Entry("gradvac", "combine.gradvac:GradVac", "raises each pair's cosine to its running target"),
+    Entry("config", "combine.conflict_free:ConFIG", "a step with one cosine to all task gradients"),
     Entry("gradnorm", "combine.gradnorm:GradNorm",
-          "learns task weights that train all tasks at one rate", without=("granularity",)),
+          "learns task weights that train all tasks at one rate", without=("granularity", "normalize")),
     Entry("torchjd", "combine.torchjd:TorchJD",
           "any TorchJD weighting, e.g. torchjd:weighting=CAGrad,c=0.5",
           tasks=tuple, more_options=_weighting_options),
@@ -242,6 +260,9 @@ _ENTRIES = (
     Entry("loss_scale", "weigh.loss_scale:LossScale", "divides each loss by its running mean"),
     Entry("smooth_tchebycheff", "weigh.smooth_tchebycheff:SmoothTchebycheff",
           "most weight to the task that is worst off"),
+    Entry("torchjd_loss", "weigh.torchjd_loss:TorchJDLoss",
+          "any TorchJD scalarizer, e.g. torchjd_loss:scalarizer=IMTLL",
+          tasks=tuple, more_options=_scalarizer_options),
     Entry("paired_sum", "align.paired_sum:PairedSum", "two batches at the same weights, no more",
           feed=_window_feed, controls=(), copies=1),
     # The term also lengthens the step, and a longer step alone may be what helps: hence two controls.
@@ -254,7 +275,7 @@ _ENTRIES = (
           controls=lambda options: PAIRED_SUM if _on_pairs(options) else SEQUENTIAL),
     Entry("sequential", "combine.plain:Sum",
           "one task a step, by the sampler: Sequential Reptile with outer_lr 1",
-          feed="one", controls=(), copies=0),
+          feed="one", controls=(), copies=0, without=("normalize",)),
     Entry("sequential_reptile", "trajectory.sequential_reptile:SequentialReptile",
           "a trajectory over batches of all tasks, then a Reptile step",
           feed="one", controls=(Control("sequential_reptile", {"outer_lr": 1}),), copies=1),

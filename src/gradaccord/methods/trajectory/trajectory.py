@@ -59,7 +59,9 @@ class Trajectory(Method):
         gradient: Method | None = None,
         **options: Any,
     ) -> None:
-        of_gradient = options_of(Combination, hidden=("model",))
+        of_gradient = options_of(
+            Combination, hidden=("model", "normalize")
+        )  # which needs several tasks
         unknown = sorted(set(options) - set(of_gradient))
         if unknown:
             own = options_of(type(self), hidden=("model", "optimizer"))
