@@ -14,6 +14,7 @@ import typer
 from gradaccord.cli.compare import compare
 from gradaccord.cli.demo import demo
 from gradaccord.cli.doctor import doctor
+from gradaccord.cli.evaluate import evaluate
 from gradaccord.cli.exit_codes import INTERRUPTED, UsageError, missing_package
 from gradaccord.cli.export import export
 from gradaccord.cli.fewshot import app as fewshot
@@ -89,6 +90,7 @@ app.command()(reproduce)
 app.command("list")(list_)
 app.command()(init)
 app.command()(export)
+app.command()(evaluate)
 app.command()(predict)
 app.command()(doctor)
 app.add_typer(fewshot, name="fewshot")

@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 
 from gradaccord.runs.files import RESULTS
 from gradaccord.runs.versioned import Versioned
+from gradaccord.tasks.data_card import DataCard
 from gradaccord.tasks.error_analysis import Confusion, Histogram, Wrong
 from gradaccord.tasks.references import Reference
 
@@ -112,6 +113,7 @@ class Results(Versioned):
     # Task -> scores without skill: on its last split, and on dev of those that have test, too.
     references: dict[str, Reference] = Field(default_factory=dict)
     dev_references: dict[str, Reference] = Field(default_factory=dict)
+    cards: dict[str, DataCard] = Field(default_factory=dict)  # of the tasks' data
 
     @property
     def method_name(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from gradaccord.data.splits import cut
 from gradaccord.models.multitask import MultiTaskModel
 from gradaccord.models.tokens import Tokens
 from gradaccord.pretrain.trunks import load_trunk
+from gradaccord.tasks.data_card import DataCard, data_card
 from gradaccord.tasks.prepare import Prepared, prepare
 from gradaccord.tasks.pseudo_tasks import PseudoTasks, pseudo_tasks
 from gradaccord.tasks.registry import KINDS, task_for
@@ -44,6 +46,11 @@ class Problem:
     batch_sizes: Mapping[str, int] = field(default_factory=dict)  # of tasks that have their own
     folder: Path | None = None  # of the data sets
     datasets: Mapping[str, Dataset] = field(default_factory=dict)  # of the tasks, without their splits
+
+    @cached_property
+    def cards(self) -> dict[str, DataCard]:
+        """What the data of each task is like."""
+        return {name: data_card(self.prepared[name], self.tokens) for name in self.datasets}
 
     def evaluated(self, split: str) -> tuple[str, ...]:
         """The tasks that have this split."""

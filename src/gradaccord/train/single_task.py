@@ -18,7 +18,7 @@ from gradaccord.train.run import make_accelerator, train_model
 SUMMED = ("batches", "training_seconds", "evaluation_seconds", "probe_seconds")
 
 # What is kept task by task.
-MERGED = ("metrics", "kinds", "dev", "test", "errors", "notes", "references", "dev_references")
+MERGED = ("metrics", "kinds", "dev", "test", "errors", "notes", "references", "dev_references", "cards")
 
 
 def train_single_tasks(config: Config, folder: Path, **options: Any) -> Results:
