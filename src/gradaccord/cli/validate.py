@@ -14,7 +14,8 @@ def validate(
 ) -> None:
     """Check a configuration: read all data, run a few steps, estimate memory and time.
 
-    At the end stands what the data of each task is like. Nothing is written. For example:
+    At the end stands what the data of each task is like. Nothing is written.
+    For example:
 
     [bold]gradaccord validate trio.yaml method=pcgrad[/bold]
     """
