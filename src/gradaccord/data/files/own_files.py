@@ -18,7 +18,7 @@ from gradaccord.data.files import squad
 from gradaccord.data.files.bad_files import reading
 from gradaccord.data.files.columns import Columns, Reader, cell_of
 from gradaccord.data.files.conll import Conll, types_in
-from gradaccord.data.files.dialect import Dialect, Fits, TableOptions
+from gradaccord.data.files.dialect import UNREAD, Dialect, Fits, TableOptions
 from gradaccord.data.files.layouts import Iob, Read, Wanted, with_own_ids
 from gradaccord.data.files.tables import Row, format_of, rows_of
 from gradaccord.data.files.text_files import File, at
@@ -122,7 +122,7 @@ def _described(reader: Reader, dialect: Dialect, split: str) -> str:
         places = {}
     read = ", ".join(f"{field} = {' + '.join(columns)}" for field, columns in places.items())
     taken = {column for columns in places.values() for column in columns}
-    rest = ", ".join(name for name in dialect.names if name not in taken)
+    rest = ", ".join(name for name in dialect.names if name not in taken and name[:1] != UNREAD)
     return f"{dialect}; {read}" + (f"; not read: {rest}" if rest else "")
 
 
