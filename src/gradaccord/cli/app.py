@@ -16,6 +16,7 @@ from gradaccord.cli.cache import cache
 from gradaccord.cli.compare import compare
 from gradaccord.cli.demo import demo
 from gradaccord.cli.doctor import doctor
+from gradaccord.cli.evaluate import evaluate
 from gradaccord.cli.exit_codes import (
     INTERRUPTED,
     UsageError,
@@ -118,6 +119,7 @@ app.command()(reproduce)
 app.command("list")(list_)
 app.command()(init)
 app.command()(export)
+app.command()(evaluate)
 app.command()(predict)
 app.command()(doctor)
 app.command()(cache)

@@ -48,7 +48,10 @@ def compare(
         int | None, typer.Option(min=1, metavar="N", help="Runs at a time; default: what fits.")
     ] = None,
     budget: Annotated[
-        Budget, typer.Option(help="What is equal: batches seen, batch gradients, processor seconds.")
+        Budget,
+        typer.Option(
+            metavar="UNIT", help="What is equal: epochs, batch gradients, or processor seconds."
+        ),
     ] = Budget.gradients,
     controls: Annotated[
         bool, typer.Option(help="Add each method's control: the same steps without its idea.")

@@ -26,7 +26,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     no_args_is_help=True,
-    help="Learn to learn from few examples: Reptile, MAML and its family, gradient sharing.",
+    help="""Learn to learn from few examples: Reptile, MAML and its family, gradient sharing.
+
+    For example, in ten minutes:
+
+    [bold]gradaccord fewshot train --minutes 10[/bold]
+    """,
 )
 MISTAKES = (ValueError, OSError, ModuleNotFoundError, FloatingPointError)
 
@@ -35,12 +40,11 @@ MISTAKES = (ValueError, OSError, ModuleNotFoundError, FloatingPointError)
 OPTIONS: dict[str, tuple[type, str]] = {
     "data": (
         str,
-        "glyphs (characters drawn from fonts, no download; the default), omniglot, cub200, "
-        "tiny_imagenet_fewshot, fashion_mnist, or a folder or zip of images: train/, val/, test/ with "
-        "a folder for each class, or class folders alone, which are split 64/16/20 (at least 3 x "
-        "ways of them).",
+        "A set named above (default: glyphs), or a folder or zip of images: train/, val/, test/ with a "
+        "folder for each class, or class folders alone, which are split 64/16/20 (at least 3 x ways "
+        "of them).",
     ),
-    "data_dir": (Path, "Where the named sets are: DIR/omniglot/images_background.zip and so on."),
+    "data_dir": (Path, "Where the named sets are: DIR/omniglot and so on."),
     "algorithm": (
         str,
         "One of maml, fomaml, meta-sgd, maml++, reptile, dotprod-inner, dotprod-outer. maml "
@@ -159,18 +163,24 @@ def train(
 ) -> None:
     """Train on few-shot tasks, keep the best by validation, test it, and draw the figures.
 
-    With no options at all MAML learns characters drawn from fonts; nothing is downloaded:
+    With no options at all MAML learns characters drawn from fonts (glyphs);
+    nothing is downloaded:
 
     [bold]gradaccord fewshot train[/bold]
 
+    Other sets: omniglot, cub200, tiny_imagenet_fewshot, fashion_mnist.
+
     On your own photos, with gradient sharing, three seeds, ten minutes each:
 
-    [bold]gradaccord fewshot train --data photos.zip --size 84 --share --seeds 3 --minutes 10[/bold]
+    [bold]gradaccord fewshot train --data photos.zip --share --seeds 3 --minutes 10[/bold]
 
-    Any setting by its name: [bold]gradaccord fewshot train algorithm=reptile inner_batch=5[/bold]
+    Any setting by its name:
 
-    Ctrl-C saves; --resume DIR goes on. A run that was killed goes on from its last checkpoint and
-    ends with the same weights, bit for bit (with --minutes the clock decides).
+    [bold]gradaccord fewshot train algorithm=reptile inner_batch=5[/bold]
+
+    Ctrl-C saves; --resume DIR goes on. A run that was killed goes on from its
+    last checkpoint and ends with the same weights, bit for bit (with --minutes
+    the clock decides).
     """
     from rich.console import Console
 
@@ -323,14 +333,19 @@ def evaluate_run(
         Path | None,
         typer.Option(envvar="GRADACCORD_DATA", metavar="DIR", help="Where the named sets are."),
     ] = None,
-    tasks: Annotated[int, typer.Option(min=1, help="Fixed test tasks.")] = 600,
+    tasks: Annotated[int, typer.Option(min=1, metavar="N", help="Fixed test tasks.")] = 600,
     shots: Annotated[
         int | None,
-        typer.Option(min=1, help="Another number of examples of each class than in the run."),
+        typer.Option(
+            min=1, metavar="N", help="Another number of examples of each class than in the run."
+        ),
     ] = None,
-    queries: Annotated[int | None, typer.Option(min=1, help="Queries of each class.")] = None,
+    queries: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Queries of each class.")
+    ] = None,
     steps: Annotated[
-        int | None, typer.Option(min=0, help="Inner steps; more than in training is allowed.")
+        int | None,
+        typer.Option(min=0, metavar="N", help="Inner steps; more than in training is allowed."),
     ] = None,
     transductive: Annotated[
         bool,
@@ -349,7 +364,7 @@ def evaluate_run(
 ) -> None:
     """Test the best checkpoint of a run again: more tasks, other shots or steps, transductive or not.
 
-    [bold]gradaccord fewshot eval runs/fewshot/glyphs-5way-1shot-maml --steps 10 --by-step[/bold]
+    [bold]gradaccord fewshot eval runs/fewshot/glyphs --steps 10 --by-step[/bold]
     """
     from gradaccord.meta.evaluation import evaluate, evaluate_ensemble
     from gradaccord.meta.saved_runs import Trained, seed_folders
@@ -388,7 +403,10 @@ def figures(
         Path, typer.Option(metavar="FILE", help="Where to write it; the suffix gives the kind.")
     ] = Path("validation.png"),
 ) -> None:
-    """Draw the validation curves of several runs into one figure, with bands over their seeds."""
+    """Draw the validation curves of several runs into one figure, with bands over their seeds.
+
+    [bold]gradaccord fewshot figures runs/fewshot/* --out curves.png[/bold]
+    """
     from gradaccord.meta.figures import validation_figure, write
     from gradaccord.meta.run import validation_curve
     from gradaccord.meta.saved_runs import seed_folders
@@ -433,7 +451,7 @@ def record(
 ) -> None:
     """Test a run's best checkpoint and keep settings, commit, curve and results in a small file.
 
-    [bold]gradaccord fewshot record runs/fewshot/omniglot-5way-1shot-reptile --shots 1 --shots 5[/bold]
+    [bold]gradaccord fewshot record runs/fewshot/omniglot --shots 1 --shots 5[/bold]
     """
     from gradaccord.meta.records import record_run
     from gradaccord.meta.saved_runs import seed_folders
@@ -459,7 +477,10 @@ def docs(
         Path, typer.Option(metavar="FILE", help="The page, with two marks around its results.")
     ] = Path("docs/fewshot.md"),
 ) -> None:
-    """Put all records into a Markdown page: a table beside published numbers, and curves."""
+    """Put all records into a Markdown page: a table beside published numbers, and curves.
+
+    [bold]gradaccord fewshot docs results/fewshot --page docs/fewshot.md[/bold]
+    """
     from gradaccord.report.fewshot_results import write_results
 
     with user_mistakes(*MISTAKES):
@@ -469,7 +490,10 @@ def docs(
 
 @app.command()
 def presets() -> None:
-    """List the published hyper-parameters, with their source and the scale of their loss."""
+    """List the published hyper-parameters, with their source and the scale of their loss.
+
+    [bold]gradaccord fewshot presets[/bold]
+    """
     from gradaccord.meta.presets import PRESETS
 
     for preset in PRESETS.values():

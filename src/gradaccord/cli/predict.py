@@ -69,8 +69,8 @@ def predict(
         examples = [predictor.example(one, where, line) for line, one in inputs]
         if not examples:
             raise ValueError(f"{where} is empty: give one text or JSON object a line.")
-        with advancing("predicting", len(examples)) as advance:
-            answers = predictor.answers(examples, advance)
+        with advancing("predicting") as advance:
+            answers = predictor.answers(examples, lambda n: advance("predicting", n, len(examples)))
         given = [one for _, one in inputs]
         if out is None:
             write_answers(sys.stdout, "jsonl", given, answers)

@@ -81,14 +81,20 @@ def watching(console: Console) -> Iterator[Watch]:
 
 
 @contextmanager
-def advancing(label: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr, if that is a terminal; what is yielded is called with how many more are done."""
+def advancing(label: str) -> Iterator[Callable[[str, int, int], None]]:
+    """A bar on stderr, if that is a terminal; called with what is done, how many more, and of all."""
     from rich.progress import Progress
 
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        shown = progress.add_task(label, total=total)
-        yield lambda done: progress.advance(shown, done)
+        shown = progress.add_task(label, total=None)
+
+        def advance(what: str, done: int, total: int) -> None:
+            if progress.tasks[0].description != what:
+                progress.reset(shown, description=what, total=total)
+            progress.update(shown, advance=done, total=total)
+
+        yield advance
 
 
 def bar(label: str, share: float, *facts: str) -> Table:

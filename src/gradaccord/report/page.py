@@ -10,6 +10,7 @@ from gradaccord.compare.specs import Spec
 from gradaccord.report import run_figures, run_tables
 from gradaccord.report.answer import forest_plot
 from gradaccord.report.data import ReportData, read_report_data
+from gradaccord.report.data_tables import data_tables
 from gradaccord.report.extra_sections import read_extras
 from gradaccord.report.forgetting import forgetting_figures, forgetting_table
 from gradaccord.report.html import fill
@@ -78,7 +79,7 @@ def _sections(data: ReportData) -> Iterator[Section]:
         figures=[f for name, runs in shown.items() for f in run_figures.mistakes(name, runs)],
         tables=run_tables.worst([(name, run) for name, runs in shown.items() for run in runs]),
     )
-    yield Section("Data", sentences=_data(data))
+    yield Section("Data", sentences=_data(data), tables=data_tables(data.runs[0].results.cards))
     yield Section("How to run this again", tables=_again(data), texts=_configurations(data))
 
 
@@ -169,6 +170,7 @@ def _data(data: ReportData) -> list[str]:
     found = []
     for run in data.runs:
         found += run.results.overlaps
+        found += [w for card in run.results.cards.values() for w in card.warnings]
         for task, splits in run.results.notes.items():
             for split, notes in splits.items():
                 shown = ", ".join(f"{what}: {count:,}" for what, count in notes.items())

@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field, model_validator
 
 from gradaccord.runs.files import RESULTS
 from gradaccord.runs.versioned import Versioned
+from gradaccord.tasks.data_card import DataCard
 from gradaccord.tasks.error_analysis import Confusion, Histogram, Wrong
 from gradaccord.tasks.references import Reference
 from gradaccord.tasks.task import main_score
@@ -121,6 +122,7 @@ class Results(Versioned):
     # Task -> scores without skill: on its last split, and on dev of those that have test, too.
     references: dict[str, Reference] = Field(default_factory=dict)
     dev_references: dict[str, Reference] = Field(default_factory=dict)
+    cards: dict[str, DataCard] = Field(default_factory=dict)  # of the tasks' data
 
     @model_validator(mode="after")
     def _whole(self) -> Results:

@@ -189,6 +189,10 @@ class Task(ABC, Generic[E]):
         """What one prediction adds to that table: true and predicted classes."""
         return [(gold, predicted)]
 
+    def scores_of_counts(self, counts: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Metrics in percent out of tables of confusions [n, classes, classes]; {}: not known so."""
+        return {}
+
     # Questions to a trained model (`train.predict`, `train.export`)
 
     def probabilities(self, rows: Sequence[Any]) -> list[dict[str, float]] | None:

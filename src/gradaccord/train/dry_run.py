@@ -15,6 +15,7 @@ from gradaccord.methods.registry import SINGLE_TASK
 from gradaccord.runs.duration import duration
 from gradaccord.runs.log import Log
 from gradaccord.runs.usage import peak_memory
+from gradaccord.tasks.data_card import DataCard
 from gradaccord.train.config import Config, MethodConfig
 from gradaccord.train.loop import TrainingLoop
 from gradaccord.train.run import describe, make_accelerator, seed_everything
@@ -65,8 +66,13 @@ class Estimate:
         )
 
 
-def dry_run(config: Config, data: Path | None = None, watch: Watch = NOBODY) -> Iterator[str]:
-    """Sentences about the run, one by one. A configuration that cannot run raises."""
+def dry_run(
+    config: Config, data: Path | None = None, watch: Watch = NOBODY
+) -> Iterator[str | DataCard]:
+    """Sentences about the run, then what the data of each task is like, one by one.
+
+    A configuration that cannot run raises.
+    """
     if config.method.name == SINGLE_TASK:
         yield "stl trains one model per task; this tries all tasks at once."
         config = config.model_copy(update={"method": MethodConfig(name="sum")})
@@ -93,6 +99,7 @@ def dry_run(config: Config, data: Path | None = None, watch: Watch = NOBODY) -> 
             f"{peak_memory():,.0f} MB."
         )
         yield str(found)
+    yield from problem.cards.values()
 
 
 def _evaluation(loop: TrainingLoop, split: str) -> float:

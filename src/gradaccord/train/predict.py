@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from gradaccord.data.examples import EXAMPLES
+from gradaccord.data.examples import EXAMPLES, Question, Tagged
+from gradaccord.data.files.bad_files import reading
 from gradaccord.data.files.columns import Reader, has, no_column, several
 from gradaccord.data.files.dialect import TableOptions
 from gradaccord.data.files.layouts import Wanted
-from gradaccord.data.files.tables import FORMATS, rows_of
+from gradaccord.data.files.own_files import read, table_of
+from gradaccord.data.files.tables import FORMATS, format_of, rows_of
 from gradaccord.data.files.text_files import File, at
 from gradaccord.models.saving import saved_tasks
 from gradaccord.runs.files import MODEL
@@ -39,8 +41,8 @@ class Predictor:
     task was trained on, which a question may call them, too. options: how those files were written.
     """
 
-    def __init__(self, folder: Path, task: str | None = None, **reading: Any) -> None:
-        """reading: what differs from the files of the training, as `gradaccord.data.read` takes it."""
+    def __init__(self, folder: Path, task: str | None = None, **files: Any) -> None:
+        """files: what differs from the files of the training, as `gradaccord.data.read` takes it."""
         folder = model_folder(folder)
         self.model, self.tokens, tasks = load(folder)
         if task is None:
@@ -51,7 +53,7 @@ class Predictor:
             raise ValueError(f"The model has no task {task!r}: it has {', '.join(tasks)}.")
         self.name, self.task = task, tasks[task]
         trained = dict(saved_tasks(folder)[task].own_files)
-        chosen = {**trained, **reading}
+        chosen = {**trained, **files}
         columns = chosen.pop("columns", None) or {}
         self.written: Mapping[str, str] = chosen.pop("labels", None) or {}
         named = isinstance(columns, Mapping)
@@ -127,7 +129,35 @@ class Predictor:
             )
         if format not in TABLES or not self.needed:
             return list(read_lines(file.lines(self.options.encoding), str(path)))
-        return rows_of(file, format, self.options, lambda names: self.reader(names).fits(names))[0]
+        return rows_of(file, format, self.options, self._fits)[0]
+
+    def labelled(self, path: Path) -> Sequence[Any]:
+        """The examples of a file with labels, of any format that a task can be trained on."""
+        file, kind = File(path), self.task.kind
+        if not self.needed:
+            raise ValueError(f"A {kind} task cannot be evaluated on a file: its examples are no rows.")
+        if not path.is_file():
+            raise FileNotFoundError(2, "No such file", str(path))
+        shape, format = EXAMPLES[kind], format_of(file, self.options.format)
+        whole = (Tagged, "conll"), (Tagged, "text"), (Question, "json")
+        if (shape, format) in whole:
+            labels = getattr(self.task, "labels", None)
+            read_all = read(
+                kind,
+                {"test": path},
+                self.columns,
+                labels,
+                encoding=self.options.encoding,
+                format=format,
+            )
+            return read_all.split("test")
+        rows, _ = table_of(file, shape, self.options, self._fits)
+        with reading(file):
+            names = [*rows[0][1]] if rows else []
+            return self.reader(names).examples(rows, file, Wanted("test", "", iob="strict"))
+
+    def _fits(self, names: Sequence[str]) -> bool:
+        return self.reader(names).fits(names)
 
     def _called(self, field: str, column: str | Sequence[str], names: Sequence[str]) -> bool:
         """Whether a field goes by its column's name; a question may call it by the field's own."""

@@ -197,6 +197,7 @@ def conclude(loop: TrainingLoop, continued: bool) -> Results:
         notes={name: own.notes for name, own in prepared.items() if own.notes},
         overlaps=[str(overlap) for overlap in loop.problem.overlaps],
         references={**on_dev, **on_test},
+        cards=loop.problem.cards,
         dev_references={task: own for task, own in on_dev.items() if task in on_test},
         cost=Cost(
             seconds=loop.seconds,
@@ -308,3 +309,5 @@ def describe(config: Config, problem: Problem, accelerator: Any) -> Iterator[str
         yield "No trained task has a labelled dev split: the last weights are kept, not the best."
     yield from map(str, problem.clustered)
     yield from map(str, problem.overlaps)
+    for card in problem.cards.values():
+        yield from (f"Warning: {sentence}" for sentence in card.warnings)

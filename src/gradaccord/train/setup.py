@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from gradaccord.models.tokens import Tokens
 from gradaccord.models.trunks.freezing import freeze, modules_of
 from gradaccord.models.trunks.lora import add_lora
 from gradaccord.pretrain.trunks import load_trunk
+from gradaccord.tasks.data_card import DataCard, data_card
 from gradaccord.tasks.prepare import Prepared, prepare
 from gradaccord.tasks.pseudo_tasks import PseudoTasks, pseudo_tasks
 from gradaccord.tasks.registry import KINDS, task_for
@@ -56,6 +57,11 @@ class Problem:
     def rows(self, split: str) -> int:
         """Of all tasks that have this split."""
         return sum(len(self.prepared[name].encoded[split]) for name in self.evaluated(split))
+
+    @cached_property
+    def cards(self) -> dict[str, DataCard]:
+        """What the data of each task is like."""
+        return {name: data_card(self.prepared[name], self.tokens) for name in self.datasets}
 
     def evaluated(self, split: str) -> tuple[str, ...]:
         """The tasks that have this split."""

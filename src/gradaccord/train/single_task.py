@@ -23,7 +23,7 @@ ALONE = {"shared_head": None, "weight": 1.0}
 # What is kept task by task.
 MERGED = (
     *("metrics", "kinds", "dev", "test", "errors", "notes", "references", "dev_references"),
-    "stopped",
+    *("cards", "stopped"),
 )
 
 

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from gradaccord.data.dataset import ORDER, SPLITS, Dataset
-from gradaccord.data.examples import Line, Question, Tagged
+from gradaccord.data.examples import Example, Line, Question, Tagged
 from gradaccord.data.files import squad
 from gradaccord.data.files.bad_files import reading
 from gradaccord.data.files.columns import Columns, Reader, cell_of
 from gradaccord.data.files.conll import Conll, types_in
-from gradaccord.data.files.dialect import Dialect, TableOptions
+from gradaccord.data.files.dialect import UNREAD, Dialect, Fits, TableOptions
 from gradaccord.data.files.layouts import Iob, Read, Wanted, with_own_ids
 from gradaccord.data.files.tables import Row, format_of, rows_of
 from gradaccord.data.files.text_files import File, at
@@ -79,7 +79,7 @@ def read(
         found: dict[str, list[str]] = {}  # how files are written -> which of them
         for split, several in by_split.items():
             for file in several:
-                read_rows, dialect = table_of(file, reader, options)
+                read_rows, dialect = table_of(file, reader.fields, options, reader.fits)
                 rows[split].append((file, read_rows))
                 if dialect is not None:
                     found.setdefault(_described(reader, dialect, split), []).append(file.path.name)
@@ -103,13 +103,15 @@ def reader_for(
     return reader
 
 
-def table_of(file: File, reader: Reader, options: TableOptions) -> tuple[Sequence[Row], Dialect | None]:
-    """The rows of a file, and how it was found to be written."""
+def table_of(
+    file: File, shape: type[Example], options: TableOptions, fits: Fits
+) -> tuple[Sequence[Row], Dialect | None]:
+    """The rows of a file of such examples, and how it was found to be written."""
     format = format_of(file, options.format)
-    if format == "text" and reader.fields is not Line:
+    if format == "text" and shape is not Line:
         format = "tsv"  # a table in a file that ends in .txt
     with reading(file):
-        return rows_of(file, format, options, reader.fits)
+        return rows_of(file, format, options, fits)
 
 
 def _described(reader: Reader, dialect: Dialect, split: str) -> str:
@@ -120,7 +122,7 @@ def _described(reader: Reader, dialect: Dialect, split: str) -> str:
         places = {}
     read = ", ".join(f"{field} = {' + '.join(columns)}" for field, columns in places.items())
     taken = {column for columns in places.values() for column in columns}
-    rest = ", ".join(name for name in dialect.names if name not in taken)
+    rest = ", ".join(name for name in dialect.names if name not in taken and name[:1] != UNREAD)
     return f"{dialect}; {read}" + (f"; not read: {rest}" if rest else "")
 
 

@@ -79,6 +79,18 @@ class NamedClasses(ClassLogits[E]):
         mean = of_class[-1] if self.average == "binary" else sum(of_class) / len(of_class)
         return {"accuracy": 100 / len(self.labels), "f1": 100 * mean}
 
+    def scores_of_counts(self, counts: torch.Tensor) -> dict[str, torch.Tensor]:
+        """The same as `score`, of many tables at once; a class that occurs in none is left out."""
+        counts = counts.double()
+        right = counts.diagonal(dim1=1, dim2=2)
+        either = counts.sum(1) + counts.sum(2)  # predicted and true
+        of_class = 2 * right / either.clamp(min=1)
+        mean = of_class.sum(1) / (either > 0).sum(1).clamp(min=1)
+        return {
+            "accuracy": 100 * right.sum(1) / counts.sum((1, 2)),
+            "f1": 100 * (of_class[:, -1] if self.average == "binary" else mean),
+        }
+
 
 def f1(precision: float, recall: float) -> float:
     """Their harmonic mean; 0 if both are."""
