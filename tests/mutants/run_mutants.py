@@ -10,6 +10,8 @@ that has the large libraries loaded. Needs Python 3.11 and a system that can for
 from __future__ import annotations
 
 import argparse
+import ast
+import gc
 import json
 import os
 import resource
@@ -21,7 +23,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
@@ -29,6 +31,7 @@ from typing import Any
 
 import function_calls
 import pytest
+from hypothesis import Phase, settings
 from mutations import SEED, SOURCE, Mutant, sample
 
 HERE = Path(__file__).resolve().parent
@@ -37,7 +40,7 @@ WORK = ROOT / "build" / "mutants"
 LIST = HERE / "mutants.md"
 EQUIVALENT = HERE / "equivalent.json"  # id of a mutant -> why no test can notice it
 TESTS = ("core", "methods", "runs", "data/test_samplers.py", "data/test_splits.py",
-         "compare/test_statistics.py")  # fmt: skip
+         "compare/test_statistics.py", "distributed")  # fmt: skip
 LARGE = ("torch._dynamo", "torch.distributed.fsdp", "accelerate", "hypothesis", "lightning_fabric",
          "peft", "pydantic", "scipy.stats", "torchjd.aggregation", "transformers.trainer",
          "transformers.models.bert.modeling_bert", "typer", "yaml")  # fmt: skip
@@ -243,12 +246,20 @@ def recorded(pool: Pool, quick: bool) -> dict[str, Any]:
     return everything
 
 
+@cache
+def elsewhere() -> dict[str, str]:
+    """Modules whose test file has another name, as the test of the mirror lists them."""
+    text = (ROOT / "tests" / "test_mirror.py").read_text()
+    return dict(ast.literal_eval(text.partition("ELSEWHERE = ")[2].partition("\n}\n")[0] + "}"))
+
+
 def tests_of(mutant: Mutant, calls: dict[str, Any], seconds: float) -> tuple[list[str], float]:
     """Tests that call the changed function, and how long they take.
 
     The module's own test file first, then the fastest files, as many as the time allows.
     """
-    own = f"/test_{Path(mutant.file).stem}.py"
+    room, name = mutant.file.partition("/")[0], Path(mutant.file).stem
+    own = f"tests/{elsewhere().get(mutant.file, f'{room}/test_{name}.py')}"
 
     def touched(called: Iterable[list[str]]) -> bool:
         return any(f == mutant.file and mutant.function in ("", name) for f, name in called)
@@ -256,7 +267,7 @@ def tests_of(mutant: Mutant, calls: dict[str, Any], seconds: float) -> tuple[lis
     found: dict[str, dict[str, float]] = {}
     for file, seen in calls.items():
         if seen is None:
-            found[file] = {file: 0.0} if own in file else {}
+            found[file] = {file: 0.0} if own == file else {}
             continue
         everywhere = touched(seen["shared"])
         found[file] = {
@@ -266,7 +277,7 @@ def tests_of(mutant: Mutant, calls: dict[str, Any], seconds: float) -> tuple[lis
         }
     chosen: list[str] = []
     total = 0.0
-    for _file, tests in sorted(found.items(), key=lambda f: (own not in f[0], sum(f[1].values()))):
+    for _file, tests in sorted(found.items(), key=lambda f: (own != f[0], sum(f[1].values()))):
         for test, took in sorted(tests.items(), key=lambda t: t[1]):
             if total + took <= seconds or not chosen:
                 chosen.append(test)
@@ -286,6 +297,9 @@ def main() -> None:
     for name in LARGE:
         with suppress(ImportError):
             import_module(name)
+    settings.register_profile("first failure", phases=[Phase.explicit, Phase.generate])
+    settings.load_profile("first failure")  # none is made smaller
+    gc.freeze()  # forked processes need not look through what they have in common
     WORK.mkdir(parents=True, exist_ok=True)
     pool = Pool(given.jobs)
     calls = recorded(pool, given.quick)
