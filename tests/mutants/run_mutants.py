@@ -100,7 +100,7 @@ class Chosen:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         whole = {file: [i for i in items if i.nodeid.startswith(f"{file}::")] for file in self.order}
         single = {item.nodeid: item for item in items}
-        items[:] = [i for test in self.order for i in whole[test] or [single[test]]]
+        items[:] = [i for test in self.order for i in whole[test] or [single.get(test)] if i]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed and not self.failed:
@@ -141,7 +141,7 @@ def attempt(mutant: Mutant, tests: list[str], seconds: float, folder: Path) -> d
         chosen = Chosen(part)
         files = dict.fromkeys(test.partition("::")[0] for test in part)
         code = pytest.main([*files, *OPTIONS, f"--basetemp={folder / 'tests'}"], plugins=[chosen])
-        if code != pytest.ExitCode.OK:
+        if code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
             return {"killed": True, "by": chosen.failed or f"pytest's exit code {code}"}
         if len(part) == len(tests):
             break
@@ -238,8 +238,10 @@ def recorded(pool: Pool, quick: bool) -> dict[str, Any]:
         if kept.exists() and json.loads(kept.read_text())["digest"] == digest(path):
             everything[name] = json.loads(kept.read_text())
             continue
-        if quick:  # it counts as a whole, for the module of its name
-            everything[name] = None
+        if quick:  # it counts as a whole for its module, and as it was for others
+            everything[name] = {"shared": [], "tests": {}}
+            everything[name] |= json.loads(kept.read_text()) if kept.exists() else {}
+            everything[name]["whole"] = True
             continue
         pool.start(partial(record, name), 3600, done)
     pool.finish()
@@ -266,8 +268,8 @@ def tests_of(mutant: Mutant, calls: dict[str, Any], seconds: float) -> tuple[lis
 
     found: dict[str, dict[str, float]] = {}
     for file, seen in calls.items():
-        if seen is None:
-            found[file] = {file: 0.0} if own == file else {}
+        if own == file and "whole" in seen:
+            found[file] = {file: 0.0}
             continue
         everywhere = touched(seen["shared"])
         found[file] = {
