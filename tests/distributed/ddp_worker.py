@@ -27,6 +27,8 @@ def main(folder: Path) -> None:
     saw["one step"] = scenarios.train(Scenario(PCGRAD), replica(Scenario(PCGRAD)), rank, steps=1)
     saw["together"] = scenarios.train(scenarios.LONG, replica(scenarios.LONG), rank, steps=30)
     saw["running statistics"] = scenarios.train(scenarios.NORM, replica(scenarios.NORM), rank, steps=1)
+    own = scenarios.OWN_STATISTICS
+    saw["own statistics"] = scenarios.train(own, replica(own), rank, steps=1)
     saw["failures"] = {kind: failure(kind, rank) for kind in scenarios.FAILURES}
     saw["failures of one pass"] = {at: failure_of_one_pass(at, rank) for at in ("forward", "backward")}
     saw["scaler"] = scenarios.train_with_bad_step(scenarios.SCALED, replica(scenarios.SCALED), rank)

@@ -194,6 +194,7 @@ FSDP_SCENARIOS = SCENARIOS | {
 LONG = Scenario(LAYERS, dtype=torch.float32)
 NORM = Scenario(PCGRAD, net={"norm": True})
 FRAGILE_PASS = Scenario(FAMO, shared=True, **COUNTED)
+OWN_STATISTICS = Scenario(PCGRAD, net={"norm": True}, ddp={"broadcast_buffers": False})
 FRAGILE = Scenario(GRADVAC, net={"norm": True}, **COUNTED)
 HYBRID = Scenario(LAYERS, **FSDP_ACCUMULATED)
 SCALED = Scenario(LAYERS, dtype=torch.float32, optimizer=SGD)

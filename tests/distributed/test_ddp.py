@@ -76,6 +76,15 @@ def test_running_statistics_are_the_first_process_s_as_under_plain_ddp(saw: Any)
     assert scenarios.same(*(of_rank["running statistics"].weights for of_rank in saw))
 
 
+def test_running_statistics_that_ddp_does_not_send_round_stay_each_process_s_own(saw: Any) -> None:
+    for rank, of_rank in enumerate(saw):
+        model = scenarios.net(scenarios.OWN_STATISTICS)
+        for calls in scenarios.losses(scenarios.OWN_STATISTICS, model, 0, rank).values():
+            calls[0]()
+        for name, buffer in model.named_buffers():
+            torch.testing.assert_close(of_rank["own statistics"].weights[name], buffer)
+
+
 @pytest.mark.parametrize("kind", scenarios.FAILURES)
 def test_failure_on_one_process_raises_on_all_and_changes_nothing(kind: str, saw: Any) -> None:
     seen = [of_rank["failures"][kind] for of_rank in saw]

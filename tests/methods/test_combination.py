@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch import nn
 from toy import (
     Vectors,
+    autograd_of,
     losses_of,
     trunk,
 )
@@ -249,3 +250,20 @@ def test_normalize_leaves_a_task_without_gradient_out():
     model = Vectors(rows)
     gradaccord.Sum(model, normalize=True).backward(model.losses())
     torch.testing.assert_close(model.weight.grad, torch.tensor([2.0, 2.0]).double())
+
+
+def test_a_report_has_the_weights_of_each_group_that_tasks_share():
+    model = trunk()
+    losses = losses_of(model)
+    own = [dict(autograd_of(model, call())) for call in losses.values()]
+    report = gradaccord.PCGrad(model, granularity="layer").backward(losses)
+    assert report.groups == ("words", "layers.0", "layers.1")
+    assert report.weights.shape == (3, 3)
+    assert len({tuple(row) for row in report.weights.tolist()}) == 3
+    for group, weights in zip(report.groups, report.weights, strict=True):
+        for name, parameter in model.named_parameters():
+            if name.startswith(f"{group}."):
+                expected = sum(w * gradients[name] for w, gradients in zip(weights, own, strict=True))
+                torch.testing.assert_close(parameter.grad, expected, rtol=1e-12, atol=1e-14)
+    of_tasks = gradaccord.GradNorm(model).backward(losses)  # which uses groups for something else
+    assert (of_tasks.groups, of_tasks.weights.shape) == ((), (3,))

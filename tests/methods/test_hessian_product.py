@@ -153,12 +153,13 @@ def test_20_fallback_names_the_module_and_leaves_no_trace():
     method.backward(pair_of(model, batches))  # and no second warning
 
 
-def test_what_takes_whole_numbers_or_is_frozen_is_not_named_as_the_culprit():
+def test_what_takes_whole_numbers_is_frozen_or_idle_is_not_named_as_the_culprit():
     class Bags(nn.Module):
         def __init__(self):
             super().__init__()
             self.bag, self.words = nn.EmbeddingBag(20, 8), nn.Embedding(20, 8)
             self.head = nn.Linear(8, 3).requires_grad_(False)
+            self.head.idle = nn.Parameter(torch.zeros(3))
 
         def forward(self, x):
             return self.head(self.bag(x) + self.words(x).mean(1))

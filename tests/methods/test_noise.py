@@ -58,3 +58,19 @@ def test_a_step_of_the_public_variant_is_its_formula():
             assert found[i, j].tolist() == pytest.approx(
                 [value / largest for value in moved], rel=1e-12
             )
+
+
+@pytest.mark.parametrize("kind", [("inf", "paper"), ("l2", "paper"), ("inf", "public")])
+def test_random_noise_is_as_large_as_the_noise_it_is_compared_with(kind):
+    torch.manual_seed(0)
+    noise = torch.randn(3, 4, 5, dtype=torch.float64)
+    noise[0, 2:] = 0  # padding
+    drawn = Ball(0.02, *kind).random_like(noise)
+    assert ((drawn == 0) == (noise == 0)).all()
+    sizes = {
+        ("inf", "paper"): lambda x: x.abs().amax((1, 2)),
+        ("l2", "paper"): lambda x: x.square().sum((1, 2)).sqrt(),
+        ("inf", "public"): lambda x: x.abs().amax(-1),
+    }
+    torch.testing.assert_close(sizes[kind](drawn), sizes[kind](noise), rtol=1e-12, atol=0)
+    assert not torch.equal(drawn.sign(), noise.sign())

@@ -257,7 +257,10 @@ def test_a_report_has_the_weights_that_the_batches_are_summed_with():
     bowls = Bowls()
     for reduction, weight in (("sum", 1.0), ("mean", 0.5)):
         method = PairedSum(bowls, reduction=reduction)
-        assert method.backward(bowls.pair()).weights.tolist() == [weight, weight]
+        report = method.backward(bowls.pair())
+        assert report.weights.tolist() == [weight, weight]
+        torch.testing.assert_close(bowls.x.grad, weight * (bowls.gradient(0) + bowls.gradient(1)))
+        assert report.extras["dot"] == pytest.approx(float(bowls.gradient(0) @ bowls.gradient(1)))
         waiting = method.backward({"one": partial(bowls.loss, 0)})
         assert waiting.weights.tolist() == [1.0]
         assert waiting.gram.shape == (1, 1)

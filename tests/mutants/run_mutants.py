@@ -10,6 +10,8 @@ that has the large libraries loaded. Needs Python 3.11 and a system that can for
 from __future__ import annotations
 
 import argparse
+import ast
+import gc
 import json
 import os
 import resource
@@ -21,7 +23,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
@@ -29,6 +31,7 @@ from typing import Any
 
 import function_calls
 import pytest
+from hypothesis import Phase, settings
 from mutations import SEED, SOURCE, Mutant, sample
 
 HERE = Path(__file__).resolve().parent
@@ -37,7 +40,7 @@ WORK = ROOT / "build" / "mutants"
 LIST = HERE / "mutants.md"
 EQUIVALENT = HERE / "equivalent.json"  # id of a mutant -> why no test can notice it
 TESTS = ("core", "methods", "runs", "data/test_samplers.py", "data/test_splits.py",
-         "compare/test_statistics.py")  # fmt: skip
+         "compare/test_statistics.py", "distributed")  # fmt: skip
 LARGE = ("torch._dynamo", "torch.distributed.fsdp", "accelerate", "hypothesis", "lightning_fabric",
          "peft", "pydantic", "scipy.stats", "torchjd.aggregation", "transformers.trainer",
          "transformers.models.bert.modeling_bert", "typer", "yaml")  # fmt: skip
@@ -97,7 +100,7 @@ class Chosen:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         whole = {file: [i for i in items if i.nodeid.startswith(f"{file}::")] for file in self.order}
         single = {item.nodeid: item for item in items}
-        items[:] = [i for test in self.order for i in whole[test] or [single[test]]]
+        items[:] = [i for test in self.order for i in whole[test] or [single.get(test)] if i]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed and not self.failed:
@@ -138,7 +141,7 @@ def attempt(mutant: Mutant, tests: list[str], seconds: float, folder: Path) -> d
         chosen = Chosen(part)
         files = dict.fromkeys(test.partition("::")[0] for test in part)
         code = pytest.main([*files, *OPTIONS, f"--basetemp={folder / 'tests'}"], plugins=[chosen])
-        if code != pytest.ExitCode.OK:
+        if code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
             return {"killed": True, "by": chosen.failed or f"pytest's exit code {code}"}
         if len(part) == len(tests):
             break
@@ -235,12 +238,21 @@ def recorded(pool: Pool, quick: bool) -> dict[str, Any]:
         if kept.exists() and json.loads(kept.read_text())["digest"] == digest(path):
             everything[name] = json.loads(kept.read_text())
             continue
-        if quick:  # it counts as a whole, for the module of its name
-            everything[name] = None
+        if quick:  # it counts as a whole for its module, and as it was for others
+            everything[name] = {"shared": [], "tests": {}}
+            everything[name] |= json.loads(kept.read_text()) if kept.exists() else {}
+            everything[name]["whole"] = True
             continue
         pool.start(partial(record, name), 3600, done)
     pool.finish()
     return everything
+
+
+@cache
+def elsewhere() -> dict[str, str]:
+    """Modules whose test file has another name, as the test of the mirror lists them."""
+    text = (ROOT / "tests" / "test_mirror.py").read_text()
+    return dict(ast.literal_eval(text.partition("ELSEWHERE = ")[2].partition("\n}\n")[0] + "}"))
 
 
 def tests_of(mutant: Mutant, calls: dict[str, Any], seconds: float) -> tuple[list[str], float]:
@@ -248,15 +260,16 @@ def tests_of(mutant: Mutant, calls: dict[str, Any], seconds: float) -> tuple[lis
 
     The module's own test file first, then the fastest files, as many as the time allows.
     """
-    own = f"/test_{Path(mutant.file).stem}.py"
+    room, name = mutant.file.partition("/")[0], Path(mutant.file).stem
+    own = f"tests/{elsewhere().get(mutant.file, f'{room}/test_{name}.py')}"
 
     def touched(called: Iterable[list[str]]) -> bool:
         return any(f == mutant.file and mutant.function in ("", name) for f, name in called)
 
     found: dict[str, dict[str, float]] = {}
     for file, seen in calls.items():
-        if seen is None:
-            found[file] = {file: 0.0} if own in file else {}
+        if own == file and "whole" in seen:
+            found[file] = {file: 0.0}
             continue
         everywhere = touched(seen["shared"])
         found[file] = {
@@ -266,7 +279,7 @@ def tests_of(mutant: Mutant, calls: dict[str, Any], seconds: float) -> tuple[lis
         }
     chosen: list[str] = []
     total = 0.0
-    for _file, tests in sorted(found.items(), key=lambda f: (own not in f[0], sum(f[1].values()))):
+    for _file, tests in sorted(found.items(), key=lambda f: (own != f[0], sum(f[1].values()))):
         for test, took in sorted(tests.items(), key=lambda t: t[1]):
             if total + took <= seconds or not chosen:
                 chosen.append(test)
@@ -286,6 +299,9 @@ def main() -> None:
     for name in LARGE:
         with suppress(ImportError):
             import_module(name)
+    settings.register_profile("first failure", phases=[Phase.explicit, Phase.generate])
+    settings.load_profile("first failure")  # none is made smaller
+    gc.freeze()  # forked processes need not look through what they have in common
     WORK.mkdir(parents=True, exist_ok=True)
     pool = Pool(given.jobs)
     calls = recorded(pool, given.quick)
