@@ -100,8 +100,7 @@ def sweep(
             study.tell(trial, state=optuna.trial.TrialState.FAIL)
             raise
         scores = [run.results.average("dev") for run in runs if run.results is not None]
-        shown = ", ".join(f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}"
-                          for key, value in chosen.items())  # fmt: skip
+        shown = settings_text(chosen)
         if len(scores) < len(runs):
             failure = next(run.failure for run in runs if run.failure is not None)
             trial.set_user_attr(FAILURE, failure)
@@ -141,6 +140,14 @@ def _opened(folder: Path, how: str, **options: Any) -> Any:
         raise ValueError(
             f"{path} holds no sweep, or is damaged: remove it, or sweep into another --out."
         ) from error
+
+
+def settings_text(chosen: Mapping[str, Any]) -> str:
+    """Settings in short; `best.yaml` has every digit."""
+    return ", ".join(
+        f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}"
+        for key, value in chosen.items()
+    )
 
 
 def trial_folder(folder: Path, trial: Any) -> Path:
