@@ -143,8 +143,8 @@ def findings(comparison: Comparison) -> tuple[str, ...]:
         found += _named(better, usual)
     elif controls:
         found += (
-            f"; clearly better than {usual[baseline.method]} are controls, which have no method's "
-            f"idea: {_named(controls, usual)}"
+            f"; only controls, the same steps without a method's idea, are clearly better than "
+            f"{usual[baseline.method]}: {_named(controls, usual)}"
         )
     if worse:
         found += f"; clearly worse than {usual[baseline.method]}: {_named(worse, usual)}"

@@ -15,6 +15,7 @@ from statistics import fmean
 
 from gradaccord.report.svg import (
     COLOURS,
+    DIGIT,
     WIDTH,
     Frame,
     colour,
@@ -186,14 +187,18 @@ def dots(
     alt: str,
     steps: Sequence[tuple[float, float]] = (),
 ) -> str:
-    """Points with what each says when pointed at, the best one larger; steps: a line beside them."""
+    """Points with what each says when pointed at, the best one larger; steps: stairs beside them.
+
+    Nothing for so few or such equal places that a table says more.
+    """
     known = [point for point in points if math.isfinite(point[0]) and math.isfinite(point[1])]
-    if not known:
+    if len(known) < CURVE or len({x for x, _, _ in known}) < 2:
         return ""
     frame = Frame.around([x for x, _, _ in known], [y for _, y, _ in known], x_room=0.04)
     parts = [frame.axes(x_label, y_label)]
     if len(steps) > 1:
-        parts.append(line([frame.at(x, y) for x, y in steps], 1, "best so far", 1.5))
+        stairs = [steps[0], *(p for (_, y), (x, z) in pairwise(steps) for p in ((x, y), (x, z)))]
+        parts.append(line([frame.at(x, y) for x, y in stairs], 1, "best so far", 1.5))
     for i, (x, y, title) in enumerate(points):
         if (x, y, title) in known:
             parts.append(dot(*frame.at(x, y), 5 if i == best else 0, title, 1.5 if i == best else 0.9))
@@ -308,7 +313,8 @@ def _chance(value: float, frame: Frame) -> str:
 def _aside(few: Sequence[Series], frame: Frame) -> dict[str, float]:
     """How far each series' dots stand aside of their place, so that none covers another."""
     across = sorted({frame.at(x, frame.y0)[0] for one in few for x, _, _ in one.points})
-    apart = min((b - a for a, b in pairwise(across)), default=WIDTH / 4)
+    gaps = [b - a for a, b in pairwise(across)]
+    apart = min((gap for gap in gaps if gap > DIGIT), default=WIDTH / 4)  # below: the same place
     gap = min(7.0, 0.7 * apart / max(len(few), 1))
     return {one.name: (i - (len(few) - 1) / 2) * gap for i, one in enumerate(few)}
 

@@ -227,9 +227,9 @@ def course(data: ReportData) -> Table | None:
     return Table(
         "course",
         "Scores on dev over training",
-        ["task", *(f"after {record.gradients:,.0f} batch gradients" for record in records)],
+        ["task", *(f"at {record.gradients:,.0f}" for record in records)],
         rows,
-        "Main metrics, in percent.",
+        "Main metrics in percent, after so many batch gradients.",
     )
 
 
