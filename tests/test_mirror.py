@@ -31,6 +31,7 @@ ELSEWHERE = {
     "core/reduce.py": "distributed/test_ddp.py",
     "core/sharding.py": "distributed/test_fsdp.py",
     "data/encoded.py": "tasks/test_windows.py",
+    "data/files/cache_folder.py": "cli/test_cache.py",
     "data/examples.py": "data/test_own_files.py",
     "data/images/matlab.py": "data/test_svhn.py",
     "data/text/masking.py": "tasks/test_masked_lm.py",

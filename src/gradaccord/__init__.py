@@ -41,10 +41,17 @@ if TYPE_CHECKING:
     from gradaccord.methods.regularize.recadam import RecAdam as RecAdam
     from gradaccord.methods.regularize.smart import SMART as SMART
     from gradaccord.methods.regularize.swep import SWEP as SWEP
+    from gradaccord.methods.trajectory.averaged import Averaged as Averaged
     from gradaccord.methods.trajectory.fomaml import FOMAML as FOMAML
     from gradaccord.methods.trajectory.reptile import MultiTaskReptile as MultiTaskReptile
     from gradaccord.methods.trajectory.reptile import Reptile as Reptile
     from gradaccord.methods.trajectory.sequential_reptile import SequentialReptile as SequentialReptile
+    from gradaccord.methods.weigh.dwa import DWA as DWA
+    from gradaccord.methods.weigh.famo import FAMO as FAMO
+    from gradaccord.methods.weigh.loss_scale import LossScale as LossScale
+    from gradaccord.methods.weigh.rlw import RLW as RLW
+    from gradaccord.methods.weigh.smooth_tchebycheff import SmoothTchebycheff as SmoothTchebycheff
+    from gradaccord.methods.weigh.uncertainty import UncertaintyWeighting as UncertaintyWeighting
 
 
 def __getattr__(name: str) -> Any:

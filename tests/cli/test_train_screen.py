@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import torch
 from made_results import made_results
@@ -52,6 +53,29 @@ def test_the_picture_says_the_same() -> None:
     shown = drawn(picture(NOW))
     for part in ("main", "50%", "step 1,234", "1:05 left", "loss sst 0.250", "conflicts 12%"):
         assert part in shown
+
+
+def test_what_is_done_beside_steps_is_shown_with_its_share() -> None:
+    """An evaluation of minutes must not look like a hang."""
+    now = replace(NOW, doing="evaluating sst dev", done=450, total=1000)
+    assert line(now) == "main 50%, step 1,234, 1:05 left; now evaluating sst dev, 45%"
+    assert "step 1,234" in drawn(picture(now))
+    assert "evaluating sst dev" in drawn(picture(now))
+    assert " 45%" in drawn(picture(now))
+    saving = replace(NOW, doing="saving a checkpoint")
+    assert line(saving).endswith("; now saving a checkpoint")
+    assert "saving a checkpoint" in drawn(picture(saving))
+    reading = Progress("setting up", doing="tokenising sst train", done=1, total=4)
+    assert line(reading) == "setting up; now tokenising sst train, 25%"
+    assert drawn(picture(reading)).split()[:3] == ["tokenising", "sst", "train"]
+
+
+def test_a_terminal_shows_at_once_that_something_else_is_done() -> None:
+    file = io.StringIO()
+    made = Screen(Console(file=file, force_terminal=True, width=80))
+    with made.running():
+        made.show(replace(NOW, doing="saving a checkpoint"))
+        assert "saving a checkpoint" in file.getvalue()
 
 
 def test_the_results_have_the_main_metric_first() -> None:

@@ -5,7 +5,7 @@ import re
 import pytest
 from train_toy import said, shown_by
 
-from gradaccord.train.dry_run import evaluations
+from gradaccord.train.time_left import evaluations
 
 
 def test_validate_tries_every_task_and_estimates(capsys, written, tmp_path):

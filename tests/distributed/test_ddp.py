@@ -102,6 +102,18 @@ def test_processes_are_in_step_after_a_failure(kind: str, saw: Any) -> None:
     assert scenarios.same(first.state, second.state)
 
 
+@pytest.mark.parametrize("at", ["forward", "backward"])
+def test_a_failure_in_one_pass_over_all_heads_raises_on_all(at: str, saw: Any) -> None:
+    first, second = (of_rank["failures of one pass"][at] for of_rank in saw)
+    assert first["raised"][0] == "RuntimeError"
+    assert first["raised"][1].startswith("Process 1 of 2 failed: ZeroDivisionError")
+    assert second["raised"][0] == "ZeroDivisionError"
+    assert first["kept"]
+    assert second["kept"]
+    assert scenarios.same(first["afterwards"].weights, second["afterwards"].weights)
+    assert scenarios.same(first["afterwards"].state, second["afterwards"].state)
+
+
 def test_overflow_on_one_process_makes_the_scaler_skip_the_step_on_all(saw: Any) -> None:
     scenario = scenarios.SCALED
     joined = scenarios.train_with_bad_step(scenario, scenarios.net(scenario), None)

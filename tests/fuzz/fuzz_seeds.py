@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import json
@@ -121,6 +122,26 @@ def parquet(rows: list[Any]) -> bytes:
     stream = io.BytesIO()
     files.write_table(Table.from_pylist(rows), stream)
     return stream.getvalue()
+
+
+def arrow(rows: list[Any], stream: bool) -> bytes:
+    """Arrow's stream, or its file, which is also Feather's."""
+    from pyarrow import Table, ipc
+
+    table, written = Table.from_pylist(rows), io.BytesIO()
+    with (ipc.new_stream if stream else ipc.new_file)(written, table.schema) as writer:
+        writer.write_table(table)
+    return written.getvalue()
+
+
+def zstd(content: bytes) -> bytes:
+    """Packed by Zstandard."""
+    import pyarrow
+
+    packed = pyarrow.BufferOutputStream()
+    with pyarrow.CompressedOutputStream(packed, "zstd") as stream:
+        stream.write(content)
+    return packed.getvalue().to_pybytes()
 
 
 @st.composite
@@ -290,6 +311,32 @@ def _text_seeds() -> dict[str, Seed]:
         {"a.csv.gz": gzip.compress(TSV.replace(b"\t", b","))},
         partial(own, "classification", "a.csv.gz", {}),
     )
+    for name, content in {
+        "own semicolon csv": b"\xef\xbb\xbfsentence;label\r\na, b;1\r\nno;0\r\n",
+        "own tab csv": TSV,
+        "own quoted tab csv": b'"sentence"\t"label"\n"a ""b"""\t"1"\n"c"\t"0"\n',
+        "own utf-16 csv": TSV.decode().encode("utf-16"),
+    }.items():
+        found[name] = Seed({"a.csv": content}, read_csv)
+    headerless = partial(own, "classification", "a.csv", ["label", "_", "first"])
+    found["own csv without a header"] = Seed({"a.csv": b'"3","a, b","c"\n"1","d","e"\n'}, headerless)
+    found["own pipes by number"] = Seed(
+        {"a.csv": b"3|a|b\n1|c|d\n"},
+        partial(own, "classification", "a.csv", {"label": "0", "first": ["1", "2"]}),
+    )
+    for ending, packed in (("bz2", bz2.compress(TSV)), ("zst", zstd(TSV))):
+        found[f"own csv {ending}"] = Seed(
+            {f"a.csv.{ending}": packed}, partial(own, "classification", f"a.csv.{ending}", {})
+        )
+    for ending, stream in (("arrow", True), ("feather", False)):
+        found[f"own {ending}"] = Seed(
+            {
+                f"a.{ending}": arrow(
+                    [{"sentence": "a", "label": 1}, {"sentence": "b", "label": 0}], stream
+                )
+            },
+            partial(own, "classification", f"a.{ending}", {}),
+        )
     found["own tsv"] = Seed({"a.tsv": TSV}, partial(own, "classification", "a.tsv", {}))
     found["own txt"] = Seed({"a.txt": b"a line\nanother\n"}, partial(own, "masked_lm", "a.txt", {}))
     found["own conll"] = Seed({"a.conll": CONLL}, partial(own, "tagging", "a.conll", {}))

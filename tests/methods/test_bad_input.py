@@ -116,8 +116,8 @@ def nothing_of_the_kind(losses):
 )
 @pytest.mark.parametrize(
     "make",
-    [gradaccord.Sum, gradaccord.PCGrad, gradaccord.GradVac, gradaccord.GradNorm],
-    ids=["Sum", "PCGrad", "GradVac", "GradNorm"],
+    [gradaccord.Sum, gradaccord.PCGrad, gradaccord.GradVac, gradaccord.GradNorm, gradaccord.FAMO],
+    ids=["Sum", "PCGrad", "GradVac", "GradNorm", "FAMO"],
 )
 def test_bad_losses_are_named_and_change_nothing(make, spoil, error, sentence):
     model = trunk()

@@ -44,3 +44,27 @@ def test_a_broken_line_is_skipped_with_a_note_and_the_later_ones_stay(tmp_path):
     cut_to_step(path, 2, said.append)
     assert len(said) == 2
     assert path.read_text() == '{"step": 1}\n{"step": 2}\n'
+
+
+def test_a_size_beyond_the_end_changes_nothing(tmp_path):
+    """The end of the log was lost with the disk's cache."""
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"step": 1}\n')
+    cut_to_size(path, 100)
+    cut_to_size(tmp_path / "absent", 100)
+    assert path.read_text() == '{"step": 1}\n'
+
+
+def test_a_log_begins_anew_unless_it_is_to_go_on(tmp_path):
+    for step in (1, 2):
+        log = Log(tmp_path / "log.jsonl")
+        log.write(step=step)
+        log.close()
+    assert read_log(tmp_path / "log.jsonl") == [{"step": 2}]
+
+
+def test_a_process_that_writes_nothing_has_a_log_of_no_size():
+    log = Log(None)
+    log.write(step=1)
+    assert log.size() == 0
+    log.close()

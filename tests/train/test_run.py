@@ -29,6 +29,8 @@ OPTIONS = {
     "reptile": {"inner_steps": 5},
     "fomaml": {"inner_steps": 3},
     "multitask_reptile": {"inner_steps": 2},
+    "averaged": {"decay": 0.7, "start": 2},
+    "sequential_averaged": {"average": "swa", "start": 5},
     "dotprod": {"mode": "difference"},
 }
 
@@ -74,8 +76,9 @@ def test_torchjd_weights_belong_to_the_tasks_as_configured(configured, run, monk
     methods = []
 
     def step(loop, log):
-        taken(loop, log)
+        rows = taken(loop, log)
         methods.append(loop.phase.method)
+        return rows
 
     monkeypatch.setattr(TrainingLoop, "take_step", step)
     method = {"name": "torchjd", "weighting": "Constant", "weights": [1, 2, 5]}

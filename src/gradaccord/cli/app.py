@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from gradaccord.cli.cache import cache
 from gradaccord.cli.compare import compare
 from gradaccord.cli.demo import demo
 from gradaccord.cli.doctor import doctor
@@ -102,4 +103,5 @@ app.command()(init)
 app.command()(export)
 app.command()(predict)
 app.command()(doctor)
+app.command()(cache)
 app.add_typer(fewshot, name="fewshot")

@@ -70,6 +70,7 @@ def compare(
     console = Console()
     with user_mistakes(ValueError, OSError, ModuleNotFoundError), ExitStack() as stack:
         from gradaccord.cli.compare_screen import Screen
+        from gradaccord.cli.screen import watching
         from gradaccord.compare.processes import jobs_that_fit, run_all
         from gradaccord.compare.setup import set_up
         from gradaccord.compare.specs import Spec, parse_methods, with_controls
@@ -86,7 +87,10 @@ def compare(
         specs = with_controls(parse_methods(methods), Spec.parse(baseline), controls)
         folder = out if out is not None else Path("runs") / f"{file.stem}-compare"
         stack.enter_context(locked(folder))
-        setup = set_up(base, specs, seeds, folder, load_problem(base, data), budget.value)
+        with watching(console) as watch:
+            problem = load_problem(base, data, watch)
+            watch.at("building every method once", 0, 0)
+            setup = set_up(base, specs, seeds, folder, problem, budget.value)
         jobs = jobs or jobs_that_fit(setup.memory_mb)
         write_json(folder / ABOUT, about(["gradaccord", *sys.argv[1:]]))
         screen.say(
@@ -96,7 +100,7 @@ def compare(
         began = time.monotonic()
         try:
             with screen.running():
-                run_all(setup.runs, data=data, jobs=jobs, show=screen.show)
+                run_all(setup.runs, data=data, jobs=jobs, show=screen.show, say=screen.say)
         except KeyboardInterrupt:
             screen.say("Interrupted; every run is saved. The same command continues.")
             raise typer.Exit(INTERRUPTED) from None

@@ -20,6 +20,11 @@ def export(
     [bold]gradaccord export runs/trio --out trio-model[/bold]
     """
     with user_mistakes(ValueError, OSError, ModuleNotFoundError):
+        from rich.console import Console
+
+        from gradaccord.cli.screen import watching
         from gradaccord.train.export import export as write
 
-        print(f"Written: {write(run, out)}")
+        with watching(Console(stderr=True)) as watch:
+            written = write(run, out, watch)
+        print(f"Written: {written}")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from gradaccord.data.images.class_splits import ClassSplits
+    from gradaccord.meta.run import Run
     from gradaccord.meta.settings import FewShotSettings
     from gradaccord.runs.interrupts import Interrupts
 
@@ -187,12 +188,14 @@ def train(
         from gradaccord.cli.fewshot_screen import introduction
 
         splits = _load(settings, data_dir)
-    with user_mistakes(*MISTAKES), locked(folder), Interrupts() as interrupts:
+    doing = Doing()
+    interrupts = Interrupts(console.print, doing.what_next)
+    with user_mistakes(*MISTAKES), locked(folder), interrupts:
         settings.save(folder / "settings.json")
         console.print(introduction(settings, splits, seeds))
         console.print(f"Folder: {folder}")
         for seed in range(seeds):
-            if not _run_seed(console, settings, splits, folder, seed, seeds, interrupts):
+            if not _run_seed(console, settings, splits, folder, seed, seeds, interrupts, doing):
                 more = f" --seeds {seeds}" if seeds > 1 else ""
                 console.print(
                     "Interrupted; everything is saved. Go on with:\n"
@@ -200,6 +203,20 @@ def train(
                 )
                 raise typer.Exit(INTERRUPTED)
     _finish(console, splits, folder)
+
+
+class Doing:
+    """What the run of this seed is doing, for whoever presses Ctrl-C."""
+
+    run: Run | None = None
+
+    def what_next(self) -> str:
+        """What Ctrl-C leads to."""
+        doing = "training" if self.run is None else self.run.progress.doing
+        if doing.startswith("testing"):
+            return "training is saved, and the test goes on; press again to stop at once"
+        what = "this iteration" if doing == "training" else doing.partition(",")[0]
+        return f"finishing {what}, then saving; press again to stop at once"
 
 
 def _load(settings: FewShotSettings, data_dir: Path | None) -> ClassSplits:
@@ -253,6 +270,7 @@ def _run_seed(
     seed: int,
     seeds: int,
     interrupts: Interrupts,
+    doing: Doing,
 ) -> bool:
     """Train and test one seed; False if it was interrupted."""
     from gradaccord.cli.fewshot_screen import progress
@@ -261,6 +279,7 @@ def _run_seed(
 
     say = console.print
     run = Run(settings, splits, folder / f"seed-{seed}", seed, say)
+    doing.run = run
     label = settings.label if seeds == 1 else f"{settings.label} seed {seed}"
     if run.finished and FewShotResults.exists(run.folder):
         tested = FewShotResults.read(run.folder)

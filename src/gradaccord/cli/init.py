@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 _TEMPLATE = """\
 # gradaccord train {out} | gradaccord compare {out} --methods pcgrad,gradvac --seeds 3
 model: {model}
+# model: {{name: minilm, freeze: "embeddings, layers 0-3"}}     # parts that are not trained
+# model: {{name: minilm, lora: {{r: 8}}}}     # train small adapters instead, with lr 5e-4
 tasks:                         # one entry a task; `gradaccord list data` shows what can be named
 {tasks}method: sum                    # `gradaccord list methods`; {{name: dotprod, weight: 0.1}}
 # regularize: smart            # or swep: a term added to every task's loss
@@ -81,4 +83,5 @@ def _tasks(kind: str, start: StartingFile) -> str:
         return "".join(f"  {line}\n" for line in start.lines)
     files = f"files: {{train: train.{start.ending}, dev: dev.{start.ending}}}"
     inside = "".join(f"    {line}\n" for line in (files, f"kind: {kind}", *start.lines))
+    inside += "    # weight: 2                # its loss counts twice\n"
     return f"  first:\n{inside}  # second: {{data: sts, pair: cross, head: hidden}}\n"

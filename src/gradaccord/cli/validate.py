@@ -25,7 +25,9 @@ def validate(
     console = Console()
     with user_mistakes(ValueError, OSError, ModuleNotFoundError):
         config = read_config(file, overrides or [])
+        from gradaccord.cli.screen import watching
         from gradaccord.train.dry_run import dry_run
 
-        for sentence in dry_run(config, data):
-            console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+        with watching(console) as watch:
+            for sentence in dry_run(config, data, watch):
+                console.print(sentence, highlight=False, markup=False, soft_wrap=True)

@@ -95,7 +95,7 @@ def sweep(
         try:
             chosen = {one.key: one.suggest(trial) for one in ranges}
             runs = _runs(base, chosen, seeds, trial_folder(folder, trial))
-            run_all(runs, data=data, jobs=jobs, show=show)
+            run_all(runs, data=data, jobs=jobs, show=show, say=say)
         except Exception:
             study.tell(trial, state=optuna.trial.TrialState.FAIL)
             raise

@@ -117,10 +117,12 @@ def _findings(data: ReportData) -> list[str]:
     no_skill = [
         task for task in scores if (own := results.reference(task, data.split)) is not None and own.mark
     ]
+    weights = ", ".join(f"{task} {weight:g}" for task, weight in results.weights.items())
     found = [
         f"On {data.split}, {_method(results)} reaches {_reached(results, scores)}.",
         f"That took {_time(cost)}, {cost.steps:,} steps and {cost.gradients:,.0f} batch gradients; "
         f"the best weights are those of step {results.best_step}.",
+        *([f"Static task weights: {weights}; the others 1."] if weights else []),
         "One run says nothing about chance: gradaccord compare repeats it over seeds.",
     ]
     if no_skill:

@@ -15,6 +15,7 @@ from gradaccord.report.section import Figure, drawn
 from gradaccord.report.svg import legend
 from gradaccord.runs.results import EvaluationRecord, Results
 from gradaccord.tasks.error_analysis import Confusion
+from gradaccord.tasks.task import main_score
 
 BINS = 40  # stretches of training that a curve of steps is averaged over
 BUDGET = "batch gradients"
@@ -278,7 +279,8 @@ def _chance(results: Results, tasks: Sequence[str]) -> float | None:
 
 
 def _score(task: str, metric: str, record: EvaluationRecord) -> float | None:
-    return record.scores.get(task, {}).get(metric)
+    scores = record.scores.get(task)
+    return None if scores is None else main_score(scores, metric)
 
 
 def _seeds(several: Sequence[Any]) -> str:

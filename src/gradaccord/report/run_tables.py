@@ -194,7 +194,7 @@ def scores(data: ReportData) -> Table | None:
     rows = []
     for task, main in results.metrics.items():
         beside = [results.reference(task, split) for split in splits]
-        known = [results.scores(split).get(task, {}) for split in splits]
+        known = [results.scores_shown(split).get(task, {}) for split in splits]
         names = dict.fromkeys(name for own in known for name in own)
         for metric in sorted(names, key=lambda name: name != main):
             rows.append(

@@ -33,7 +33,7 @@ class Budget:
 class Phase:
     """Batches, method, optimiser and schedule of the main phase or the warm start, with its budget.
 
-    Only the main phase uses the configured method and sampler.
+    Only the main phase uses the configured method, sampler and task weights.
     """
 
     def __init__(
@@ -48,6 +48,7 @@ class Phase:
         accelerator: Any,
         cost: float,
         budget: Budget | None,
+        weights: Mapping[str, float],
     ) -> None:
         train = config.train
         main = name == "main"
@@ -61,6 +62,7 @@ class Phase:
         self.name = name
         self.entry = entry
         self.batches = dict(batches)
+        self.weights = {task: weights[task] if main else 1.0 for task in batches}
         self.step_batches = StepBatches(
             make_sampler(
                 None if sampler is None else sampler.name,
@@ -149,7 +151,7 @@ def batches_of(prepared: Prepared, batch_size: int, seed: int) -> TaskBatches[in
         range(len(encoded)),
         min(batch_size, len(encoded)),
         drop_last=True,
-        lengths=encoded.lengths if encoded.ids is not None else None,
+        lengths=encoded.lengths.int() if encoded.ids is not None else None,
         seed=seed,
     )
 
@@ -208,7 +210,8 @@ class Phases:
             )
             for i, task in enumerate(tasks)
         }
-        return Phase(name, self.config, method, batches, budget=budget, **self.given)
+        weights = self.problem.weights
+        return Phase(name, self.config, method, batches, budget=budget, weights=weights, **self.given)
 
     def _batch_size(self, task: str) -> int:
         """Rows of a task's batch, over all processes."""

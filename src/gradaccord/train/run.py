@@ -14,7 +14,9 @@ from typing import Any
 
 import torch
 
+from gradaccord.core.watch import NOBODY
 from gradaccord.methods.registry import SINGLE_TASK
+from gradaccord.models.trunks.lora import merge_lora
 from gradaccord.runs.about import about
 from gradaccord.runs.checkpoints import CHECKPOINTS, Checkpoints
 from gradaccord.runs.files import ABOUT, CONFIG, LOG, MODEL, RunFolderError, write_json
@@ -27,7 +29,7 @@ from gradaccord.runs.usage import cpu_seconds, peak_memory
 from gradaccord.train.config import Config
 from gradaccord.train.config_file import read_config, write_config
 from gradaccord.train.loop import TrainingLoop
-from gradaccord.train.progress import Progress
+from gradaccord.train.progress import Progress, watch_of
 from gradaccord.train.setup import Problem, load_problem
 from gradaccord.train.tensorboard import TensorBoardLog
 from gradaccord.train.wrapped_model import unsharded
@@ -79,7 +81,7 @@ def train_model(
         seed_everything(config.train.seed)
         if main:
             say(f"Reading {', '.join(config.tasks)}; loading {config.model.name}.")
-        problem = load_problem(config, data)
+        problem = load_problem(config, data, watch_of(show, say) if main else NOBODY)
         if main:
             for sentence in describe(config, problem, accelerator):
                 say(sentence)
@@ -107,6 +109,7 @@ def train_model(
             log.close()
         whole = unsharded(accelerator, loop.model, loop.skeleton)
         if main:
+            loop.evaluator.watch.at("saving the model", 0, 0)
             _save_model(config, problem, whole, folder / MODEL)
             results.write(folder)
             Checkpoints(loop.evaluator.kept.folder, keep=1).prune()
@@ -174,9 +177,10 @@ def conclude(loop: TrainingLoop, continued: bool) -> Results:
         method={"name": config.method.name, **config.method.options},
         regularize=[term.name for term in config.regularize],
         seed=config.train.seed,
-        metrics={name: own.task.metric for name, own in prepared.items()},
+        metrics={name: own.task.main_metric for name, own in prepared.items()},
         kinds={name: own.task.kind for name, own in prepared.items()},
         trained=list(loop.problem.scored),
+        weights={name: own.weight for name, own in config.tasks.items() if own.weight != 1},
         dev={task: evaluated.scores for task, evaluated in dev.items()},
         test={task: evaluated.scores for task, evaluated in test.items()},
         best_step=evaluator.best_step,
@@ -235,9 +239,14 @@ def _errors(loop: TrainingLoop, evaluated: Mapping[str, Mapping[str, Any]]) -> d
 def _save_model(config: Config, problem: Problem, model: Any, folder: Path) -> None:
     from gradaccord.tasks.saved_models import save
 
+    merge_lora(model)
     tasks = {name: prepared.task for name, prepared in problem.prepared.items()}
-    columns = {name: task.columns or {} for name, task in config.tasks.items()}
-    save(folder, model, problem.tokens, tasks, columns)
+    own_files = {}
+    for name, task in config.tasks.items():
+        if task.files is not None or task.columns:
+            labels = dict(problem.datasets[name].written) or None
+            own_files[name] = {**task.reading, "labels": labels}
+    save(folder, model, problem.tokens, tasks, own_files)
 
 
 def _check_folder(config: Config, folder: Path, resume: bool) -> Results | None:
@@ -272,7 +281,11 @@ def describe(config: Config, problem: Problem, accelerator: Any) -> Iterator[str
         where += f", threads: {torch.get_num_threads()}"
     if accelerator.num_processes > 1:
         where += f", processes: {accelerator.num_processes}"
-    yield f"{config.model.name}: {weights / 1e6:.1f} M weights; {where}."
+    trained = sum(p.numel() for p in problem.model.parameters() if p.requires_grad)
+    some = (
+        f", {trained / 1e6:.2f} M of them trained" if config.model.freeze or config.model.lora else ""
+    )
+    yield f"{config.model.name}: {weights / 1e6:.1f} M weights{some}; {where}."
     missing = fewer_than_asked(accelerator.num_processes)
     if missing is not None:
         yield missing
@@ -280,7 +293,11 @@ def describe(config: Config, problem: Problem, accelerator: Any) -> Iterator[str
         counts = ", ".join(f"{len(own):,} {split}" for split, own in prepared.splits.items())
         seen = name in problem.trained or name in problem.scored
         extra = "" if seen else " (never trained on)"
+        if problem.weights.get(name, 1.0) != 1:
+            extra = f", weight {problem.weights[name]:g}"
         yield f"{name}: {prepared.task.kind}, {counts}{extra}."
+        if name in problem.datasets:
+            yield from (f"{name}, {sentence}" for sentence in problem.datasets[name].read_as)
         for split, notes in prepared.notes.items():
             yield f"{name} {split}: " + ", ".join(f"{n:,} {what}" for what, n in notes.items()) + "."
     if not any(problem.prepared[name].labelled("dev") for name in problem.scored):

@@ -26,6 +26,13 @@ class ClassLogits(Task[E]):
         logits: torch.Tensor = model(name, batch)
         return list(logits.float().cpu())
 
+    def probabilities(self, rows: Sequence[Any]) -> list[dict[str, float]] | None:
+        names = self.class_names
+        if not names or any(len(row) != len(names) for row in rows):
+            return None
+        shares = (row.double().softmax(-1).tolist() for row in rows)
+        return [dict(zip(names, own, strict=True)) for own in shares]
+
     def error(self, example: E, gold: Any, predicted: Any, row: Any) -> float | None:
         """The loss, where the example is one row."""
         label = getattr(example, "label", None)
