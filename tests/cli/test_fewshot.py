@@ -241,7 +241,9 @@ def test_a_folder_that_another_process_works_in(pictures, tmp_path):
 
 
 def test_presets_are_listed():
-    assert call("presets").output.count("loss: ") == len(PRESETS)
+    shown = call("presets").output
+    assert shown.count("loss: ") == len(PRESETS)
+    assert all(len(line) <= 80 for line in shown.splitlines())
 
 
 def class_folders(path: Path, classes: int) -> Path:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
@@ -498,7 +499,9 @@ def presets() -> None:
 
     for preset in PRESETS.values():
         values = ", ".join(f"{name}={value}" for name, value in preset.settings.items())
-        print(f"{preset.name}\n  {preset.source}\n  loss: {preset.loss_scale}\n  {values}")
+        print(preset.name)
+        for text in (preset.source, f"loss: {preset.loss_scale}", values):
+            print(*wrap(text, 80, initial_indent="  ", subsequent_indent="    "), sep="\n")
 
 
 if __name__ == "__main__":

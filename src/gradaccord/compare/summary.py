@@ -145,11 +145,17 @@ def findings(comparison: Comparison) -> tuple[str, ...]:
     others = [own for own in comparison.methods[1:] if not own.is_control and own.seeds]
     better = [own for own in others if own.beats_both]
     worse = [own for own in others if own.vs_baseline.clear and not own.vs_baseline.clear_gain]
+    controls = [own for own in comparison.methods if own.is_control and own.vs_baseline.clear_gain]
     usual = short_names(own.method for own in comparison.methods)
     found = f"No method is clearly better than both {usual[baseline.method]} and its own control"
     if better:
         found = f"Clearly better than both {usual[baseline.method]} and its own control: "
         found += _named(better, usual)
+    elif controls:
+        found += (
+            f"; only controls, the same steps without a method's idea, are clearly better than "
+            f"{usual[baseline.method]}: {_named(controls, usual)}"
+        )
     if worse:
         found += f"; clearly worse than {usual[baseline.method]}: {_named(worse, usual)}"
     return (f"{found}.", _reach(comparison))

@@ -104,9 +104,9 @@ class ReportData:
 
     @property
     def band(self) -> str:
-        """What the bands of curves are."""
+        """What the bands and bars of charts are."""
         several = any(len(runs) > 1 for runs in self.methods.values())
-        return "Mean over seeds; the band is one standard error. " if several else ""
+        return "Mean over seeds ± one standard error. " if several else ""
 
     @property
     def split(self) -> str:

@@ -44,13 +44,15 @@ class Progress:
         """Take a step into the running means."""
         losses = _losses(report)
         for one in drawn:
-            before = self.losses.get(one.task, losses[one.name])
-            self.losses[one.task] = before + 0.1 * (losses[one.name] - before)
+            # Halves of a pair that came one a call are called #1 and #2 if they are of one task.
+            now = losses[one.name] if one.name in losses else losses[report.tasks[-1]]
+            before = self.losses.get(one.task, now)
+            self.losses[one.task] = before + 0.1 * (now - before)
         if len(report.tasks) > 1:
             self.cosine = report.mean_cosine
             if report.pairs:
-                before, now = self.conflicts, report.conflicts
-                self.conflicts = now if math.isnan(before) else before + 0.05 * (now - before)
+                before, share = self.conflicts, report.conflicts
+                self.conflicts = share if math.isnan(before) else before + 0.05 * (share - before)
 
 
 def watch_of(show: Callable[[Progress], None], say: Callable[[str], None]) -> Watch:

@@ -77,7 +77,8 @@ def recipe(settings: Settings) -> Config:
     pretraining = [f"model={{name: characters, steps: {STEPS // FASTER}}}"] if settings.fast else []
     base = read_config(Path(RECIPE), pretraining)
     gradients = settings.gradients or settings.shortened(GRADIENTS)
-    return base.model_copy(update={"train": base.train.model_copy(update={"gradients": gradients})})
+    short = {"gradients": gradients, "evaluate_every": 1.0}  # once, at the end
+    return base.model_copy(update={"train": base.train.model_copy(update=short)})
 
 
 def pretrain(settings: Settings, progress: Callable[[Pretraining], None]) -> None:
