@@ -91,10 +91,15 @@ def stored(
     """
     known = "\n".join(fingerprint(path) for path in paths)
     what = ", ".join(path.name for path in paths)
+
+    def make() -> Kept:
+        watch.at(f"reading {what}", 0, 0)
+        return _kept(read(), watch)
+
     kept, about = cached(
         "examples",
         f"{_FORMAT} {__version__} {known} {options!r}",
-        lambda: _kept(read(), watch),
+        make,
         what=what,
         watch=watch,
     )
