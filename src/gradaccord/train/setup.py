@@ -130,7 +130,6 @@ def load_problem(config: Config, folder: Path | None = None) -> Problem:
 def load_dataset(name: str, task: TaskConfig, folder: Path | None) -> Dataset:
     """The data of one task, cut to its limits."""
     if task.files is not None:
-        assert task.kind is not None
         try:
             dataset = read(task.kind, files=task.files, name=name, **task.reading)
         except FileNotFoundError as error:
