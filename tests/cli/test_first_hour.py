@@ -14,9 +14,9 @@ TASKS = """
 model: bert
 tasks:
   news: {kind: classification, train: agnews.csv, test: agnews-test.csv, cut: 0.2, header: false, columns: [label, title, text], labels: {1: world, 2: sport, 3: business, 4: science}}
-  paws: {kind: classification, train: paws-x.tsv, dev: paws-x-dev.tsv, columns: [_, first, second, label]}
-  reviews: {kind: classification, train: german.csv, dev: german-dev.csv}
-  likeness: {kind: regression, train: tabs.csv, dev: tabs-dev.csv}
+  paws: {train: paws-x.tsv, dev: paws-x-dev.tsv, columns: [_, first, second, label]}
+  reviews: {train: german.csv, dev: german-dev.csv}
+  likeness: {train: tabs.csv, dev: tabs-dev.csv}
 train: {steps: 60, batch_size: 8, lr: 1e-3, evaluate_every: 30, save_every: 5, threads: 1}
 probe: {cosine_batches: 1, errors: 2}
 """  # noqa: E501
@@ -66,6 +66,7 @@ def test_four_ordinary_files_go_the_whole_way(folder, command, capsys):
         "first = Text, label = Label.",
         "likeness, tabs.csv, tabs-dev.csv: separator tab, quotes not special, a header; "
         "first = sentence1, second = sentence2, label = score.",
+        "likeness: regression, 48 train, 16 dev.",
         "classes of train: gut 50.0 %, schlecht 50.0 %",
     ):
         assert found in shown

@@ -76,10 +76,6 @@ def test_what_is_written_is_read_back_equal(file, tmp_path):
         (("lr: 2e-5", "lr: -1"), "greater than 0"),
         (("epochs: 3", "epochs: 3\n  steps: 4"), "`epochs` and `steps` both say how long"),
         (("tasks:", "task:"), "line 2: the top level has no key 'task': did you mean 'tasks'?"),
-        (
-            ("sst: sst", "sst: {files: {train: a.csv}}"),
-            "line 3: `tasks.sst`: own `files` need a `kind`",
-        ),
         (("sst: sst", "sst: {data: sst, evaluate_only: true, source: x}"), "name a trained task"),
         (
             ("model: minilm", "model: minilm\nmodel: x"),

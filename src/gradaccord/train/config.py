@@ -113,7 +113,9 @@ class TaskConfig(_Section):
     files: dict[str, str | list[str]] | None = Field(
         None, description="Own files by split; train, dev and test may also stand beside `kind`."
     )
-    kind: str | None = Field(None, description="What is learned; known for the sets of `list data`.")
+    kind: str | None = Field(
+        None, description="What is learned; known for the sets of `list data`, found in own files."
+    )
     columns: dict[str, str | list[str]] | list[str] | None = Field(
         None, description="Own files: column of each field, or the names of all columns in order."
     )
@@ -197,8 +199,6 @@ class TaskConfig(_Section):
             for name in TABLE_KEYS:
                 if getattr(self, name) != type(self).model_fields[name].default:
                     raise ValueError(f"`{name}` is about own `files`: leave it out")
-        if self.files is not None and self.kind is None:
-            raise ValueError("own `files` need a `kind`, e.g. kind: classification")
         if self.evaluate_only:
             for name in ("shared_head", "batch_size", "weight", "patience", "clusters", "label_noise"):
                 if getattr(self, name) != type(self).model_fields[name].default:

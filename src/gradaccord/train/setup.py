@@ -158,7 +158,6 @@ def load_problem(config: Config, folder: Path | None = None, watch: Watch = NOBO
 def load_dataset(name: str, task: TaskConfig, folder: Path | None, watch: Watch = NOBODY) -> Dataset:
     """The data of one task, cut to its limits."""
     if task.files is not None:
-        assert task.kind is not None
         try:
             dataset = _own(name, task, watch)
         except FileNotFoundError as error:

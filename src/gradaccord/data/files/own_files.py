@@ -13,22 +13,23 @@ from pathlib import Path
 from typing import Any
 
 from gradaccord.data.dataset import ORDER, SPLITS, Dataset
-from gradaccord.data.examples import Example, Line, Question, Tagged
+from gradaccord.data.examples import Example, Line, Question, Tagged, Text
 from gradaccord.data.files import squad
 from gradaccord.data.files.bad_files import reading
-from gradaccord.data.files.columns import Columns, Reader, cell_of
+from gradaccord.data.files.columns import Columns, Reader, cell_of, has
 from gradaccord.data.files.conll import Conll, types_in
 from gradaccord.data.files.dialect import UNREAD, Dialect, Fits, TableOptions
 from gradaccord.data.files.layouts import Iob, Read, Wanted, with_own_ids
 from gradaccord.data.files.tables import Row, format_of, rows_of
 from gradaccord.data.files.text_files import File, at
+from gradaccord.data.files.which_kind import kind_of_rows
 
 Files = Mapping[str, str | Path | Sequence[str | Path]]
 FileRows = tuple[File, Sequence[Row]]
 
 
 def read(
-    kind: str,
+    kind: str | None,
     files: Files,
     columns: Columns | Sequence[str] | None = None,
     labels: Sequence[str] | Mapping[str, str] | None = None,
@@ -44,22 +45,25 @@ def read(
 ) -> Dataset:
     """A data set out of files, plain or packed (gz, bz2, zst).
 
-    kind: of task. files: one or several for each split (train, dev, test). columns: field -> column,
-    for fields whose column has no usual name (`files/columns.py`), or the names of all columns in
-    order; CoNLL: "words" and "tags" by number, from 0. labels: classes in the order of their numbers,
-    or entity types, or a mapping of what the files write to the classes; without it all that occur,
-    sorted. format: instead of the files' endings. header, separator, quotes: of csv and tsv
-    (`TableOptions`), found where they are None; without a header and names the columns are "0", "1"
-    and so on. iob: "repair" reads an I- tag that continues nothing as B-.
+    kind: of task; None: found by columns and labels (`files/which_kind.py`). files: one or several for
+    each split (train, dev, test). columns: field -> column, for fields whose column has no usual name
+    (`files/columns.py`), or the names of all columns in order; CoNLL: "words" and "tags" by number,
+    from 0. labels: classes in the order of their numbers, or entity types, or a mapping of what the
+    files write to the classes; without it all that occur, sorted. format: instead of the files'
+    endings. header, separator, quotes: of csv and tsv (`TableOptions`), found where they are None;
+    without a header and names the columns are "0", "1" and so on. iob: "repair" reads an I- tag that
+    continues nothing as B-.
     """
     if not files:
         raise ValueError("`files` is empty: give at least one, such as {'train': 'train.jsonl'}.")
     if iob not in ("repair", "strict"):
         raise ValueError(f"`iob` is {iob!r}: use 'repair' or 'strict'.")
     by_split = _by_split(files)
-    reader = reader_for(kind, columns, labels)
     names = () if columns is None or isinstance(columns, Mapping) else tuple(columns)
     options = TableOptions(format, header, separator, quotes, encoding, names)
+    if kind is None:
+        kind = _found_kind(next(iter(by_split.values()))[0], columns, options)
+    reader = reader_for(kind, columns, labels)
     formats = {file: format_of(file, format) for several in by_split.values() for file in several}
     splits: dict[str, list[Any]] = {}
     wanted = {split: Wanted(split, language, reader.labels, iob) for split in by_split}
@@ -86,6 +90,22 @@ def read(
         how = tuple(f"{', '.join(own)}: {written}." for written, own in found.items())
         return replace(dataset_of(name, reader, rows, language, iob), read_as=how)
     return _dataset(name, reader, splits, wanted.values(), language)
+
+
+def _found_kind(file: File, columns: Columns | Sequence[str] | None, options: TableOptions) -> str:
+    """The kind of a file, where none was given."""
+    if format_of(file, options.format) == "conll":
+        return "tagging"
+    given = columns if isinstance(columns, Mapping) else {}
+
+    def fits(names: Sequence[str]) -> bool:
+        if given:
+            return all(has(column, names) for column in given.values())
+        return Reader("classification", {}).fits(names)
+
+    rows, _ = table_of(file, Text, options, fits)
+    with reading(file):
+        return kind_of_rows(rows, file, given)
 
 
 def reader_for(
