@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import threading
 from pathlib import Path
 from types import FrameType
+from typing import TextIO
 
 PACKAGE = os.environ.get("MUTANTS_PACKAGE", "")
 FOLDER = os.environ.get("MUTANTS_CALLS", "")
 CALLED: set[tuple[str, str]] = set()  # file below the package, function or method
+COPY: list[TextIO] = []  # a file for each new call, in processes that may end without a word
 
 
 def trace(frame: FrameType, event: str, arg: object) -> None:
     """Note a call; functions inside of functions count as those around them."""
     code = frame.f_code
     if code.co_filename.startswith(PACKAGE):
-        CALLED.add((code.co_filename[len(PACKAGE) + 1 :], code.co_qualname.partition(".<locals>")[0]))
+        call = (code.co_filename[len(PACKAGE) + 1 :], code.co_qualname.partition(".<locals>")[0])
+        if call not in CALLED:
+            CALLED.add(call)
+            for file in COPY:
+                file.write(f"{call[0]} {call[1]}\n")
 
 
-def start() -> None:
-    """Record from now on, in all threads."""
+def start(copy: bool = False) -> None:
+    """Record from now on, in all threads. copy: for the process that asked for it."""
+    if copy:
+        COPY.append(Path(FOLDER, str(os.getpid())).open("a", buffering=1))  # noqa: SIM115
     sys.settrace(trace)
     threading.settrace(trace)
-
-
-def save() -> None:
-    """Leave what this process has called to the one that asked for it."""
-    Path(FOLDER, f"{os.getpid()}.json").write_text(json.dumps(sorted(CALLED)))

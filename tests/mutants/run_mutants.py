@@ -64,8 +64,9 @@ class Recorder:
 
     def _taken(self) -> set[tuple[str, str]]:
         taken = set(self.calls)
-        for path in self.folder.glob("*.json"):
-            taken |= {tuple(call) for call in json.loads(path.read_text() or "[]")}
+        for path in self.folder.iterdir():
+            lines = path.read_text().splitlines()
+            taken |= {(file, name) for file, _, name in (line.partition(" ") for line in lines)}
             path.unlink()
         self.calls.clear()
         return taken
