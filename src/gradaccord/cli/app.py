@@ -14,7 +14,7 @@ import typer
 from gradaccord.cli.compare import compare
 from gradaccord.cli.demo import demo
 from gradaccord.cli.doctor import doctor
-from gradaccord.cli.exit_codes import INTERRUPTED, UsageError, missing_package
+from gradaccord.cli.exit_codes import INTERRUPTED, UsageError, as_sentence, missing_package
 from gradaccord.cli.export import export
 from gradaccord.cli.fewshot import app as fewshot
 from gradaccord.cli.init import init
@@ -46,8 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"gradaccord: {missing_package(error)}", file=sys.stderr)
         sys.exit(2)
     except UsageError as error:
-        message = getattr(error, "format_message", error.__str__)().strip()
-        print(f"gradaccord: {message}{'' if message[-1:] in '.?' else '.'}", file=sys.stderr)
+        print(f"gradaccord: {as_sentence(error)}", file=sys.stderr)
         sys.exit(2)
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(INTERRUPTED)

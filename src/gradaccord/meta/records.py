@@ -6,21 +6,21 @@ record.write(Path("results/fewshot"))
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from gradaccord.data.images.class_splits import ClassSplits
 from gradaccord.meta.evaluation import evaluate
 from gradaccord.meta.run import SETTINGS, read_states, validation_curve
 from gradaccord.meta.saved_runs import Trained
 from gradaccord.meta.settings import FewShotSettings
-from gradaccord.runs.files import ABOUT, read_json, write_json
+from gradaccord.runs.about import read_about
+from gradaccord.runs.files import read_json, write_json
 
 
 class TestAccuracy(BaseModel):
@@ -103,7 +103,7 @@ def read_records(folder: Path) -> list[RunRecord]:
 def _read(path: Path) -> RunRecord:
     try:
         return RunRecord.model_validate(read_json(path))
-    except (json.JSONDecodeError, UnicodeDecodeError, ValidationError) as error:
+    except ValueError as error:
         raise ValueError(
             f"{path} is no record of a few-shot run: remove it and record the run again."
         ) from error
@@ -124,7 +124,7 @@ def record_run(
     run unless given; every pair is tested, on `tasks` tasks. commit: of the source, for a run without
     about.json.
     """
-    about = read_json(folder / ABOUT) if (folder / ABOUT).exists() else {}
+    about = read_about(folder)
     commit = _commit(about.get("git"), commit)
     settings = FewShotSettings.read(folder / SETTINGS)
     state: dict[str, Any] = next(iter(read_states(folder, lambda sentence: None).values()), {})

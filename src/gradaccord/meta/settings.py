@@ -9,8 +9,9 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from gradaccord.core.did_you_mean import nearest
+from gradaccord.data.files.bad_files import reading
 from gradaccord.meta.presets import find_preset
-from gradaccord.runs.files import read_json, write_json
+from gradaccord.runs.files import AGAIN, read_json, write_json
 
 Algorithm = Literal["maml", "fomaml", "meta-sgd", "maml++", "reptile", "dotprod-inner", "dotprod-outer"]
 Count = Annotated[int, Field(ge=1)]
@@ -103,7 +104,8 @@ class FewShotSettings(BaseModel):
     @classmethod
     def read(cls, path: Path) -> FewShotSettings:
         """What `save` wrote."""
-        return cls.of(read_json(path))
+        with reading(path, AGAIN):
+            return cls.of(read_json(path))
 
     def save(self, path: Path) -> None:
         """Write as JSON."""

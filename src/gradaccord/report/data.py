@@ -14,8 +14,10 @@ from typing import Any
 from gradaccord.compare.comparison import Comparison, Standing
 from gradaccord.compare.specs import Spec
 from gradaccord.compare.summary import runs_in, summarise
+from gradaccord.data.files.bad_files import reading
 from gradaccord.report.method_names import short_names
-from gradaccord.runs.files import ABOUT, CONFIG, LOG, folder_name, read_json
+from gradaccord.runs.about import read_about
+from gradaccord.runs.files import ABOUT, AGAIN, CONFIG, LOG, folder_name
 from gradaccord.runs.log import records
 from gradaccord.runs.results import EvaluationRecord, Results
 
@@ -134,7 +136,7 @@ def read_run(folder: Path) -> FinishedRun:
     logs = [_read_log(part / LOG) for part in parts]
     alone = len(parts) == 1
     config = next((p / CONFIG for p in (folder, *parts) if (p / CONFIG).exists()), None)
-    about = next((p / ABOUT for p in (folder, *parts) if (p / ABOUT).exists()), None)
+    about = next((p for p in (folder, *parts) if (p / ABOUT).exists()), folder)
     return FinishedRun(
         folder=folder,
         results=results,
@@ -142,8 +144,8 @@ def read_run(folder: Path) -> FinishedRun:
         evaluations=results.evaluations
         if alone
         else _evaluations_side_by_side([evaluations for _, evaluations in logs]),
-        about=read_json(about) if about else {},
-        config=config.read_text(encoding="utf-8") if config else "",
+        about=read_about(about),
+        config=config.read_text(encoding="utf-8", errors="replace") if config else "",
     )
 
 
@@ -151,11 +153,12 @@ def _read_log(path: Path) -> tuple[Steps, list[dict[str, Any]]]:
     """The steps and the evaluations of a log, read line by line."""
     steps, evaluations = Steps(), []
     if path.exists():
-        for record in records(path, every=1 + path.stat().st_size // WHOLE):
-            if record.get("event") == "step" and record.get("phase") == "main":
-                steps.add(record)
-            elif record.get("event") == "evaluation":
-                evaluations.append(record)
+        with reading(path, AGAIN):
+            for record in records(path, every=1 + path.stat().st_size // WHOLE):
+                if record.get("event") == "step" and record.get("phase") == "main":
+                    steps.add(record)
+                elif record.get("event") == "evaluation":
+                    evaluations.append(record)
     return steps, evaluations
 
 

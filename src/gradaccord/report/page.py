@@ -17,7 +17,8 @@ from gradaccord.report.html import fill
 from gradaccord.report.method_names import methods_table
 from gradaccord.report.section import Cell, Section, Table, drawn, named
 from gradaccord.report.sweep_page import is_sweep, render_sweep
-from gradaccord.runs.files import ABOUT, read_json, write_atomic
+from gradaccord.runs.about import read_about
+from gradaccord.runs.files import write_atomic
 from gradaccord.runs.results import Results
 from gradaccord.tasks.references import ONE_CLASS
 
@@ -178,10 +179,9 @@ def _again(data: ReportData) -> list[Table]:
     """Commands, and what they ran with."""
     commands = []
     versions: dict[str, dict[str, None]] = {}
-    path = data.folder / ABOUT
-    if data.comparison is not None and path.exists():
-        whole = read_json(path)
-        started = named(str(whole["started"]).replace("T", " "))
+    whole = read_about(data.folder) if data.comparison is not None else {}
+    if whole.get("command"):
+        started = named(str(whole.get("started", "")).replace("T", " "))
         commands.append([named("all"), Cell("–"), Cell(shlex.join(whole["command"])), started])
     for name, runs in data.methods.items():
         for run in runs:
@@ -191,7 +191,7 @@ def _again(data: ReportData) -> list[Table]:
                     [
                         named(name),
                         Cell(str(run.results.seed), float(run.results.seed)),
-                        Cell(shlex.join(map(str, about["command"]))),
+                        Cell(shlex.join(about["command"])),
                         named(str(about.get("started", "")).replace("T", " ")),
                     ]
                 )

@@ -24,7 +24,7 @@ from gradaccord.report.charts import bars, dots
 from gradaccord.report.html import fill
 from gradaccord.report.section import NONE, Cell, Figure, Section, Table, drawn, mean_cell, named
 from gradaccord.report.svg import number
-from gradaccord.runs.files import ABOUT, read_json
+from gradaccord.runs.about import read_about
 from gradaccord.runs.results import Results
 
 SCORE = "dev average, %"
@@ -224,9 +224,9 @@ def _course(sweep: Sweep) -> Figure:
 
 def _again(sweep: Sweep, best: Path) -> list[Table]:
     rows = []
-    if (sweep.folder / ABOUT).exists():
-        about = read_json(sweep.folder / ABOUT)
-        rows.append([named("the sweep"), Cell(shlex.join(map(str, about["command"])))])
+    command = read_about(sweep.folder).get("command")
+    if command:
+        rows.append([named("the sweep"), Cell(shlex.join(command))])
     rows.append([named("its best settings"), Cell(shlex.join(["gradaccord", "train", str(best)]))])
     rows.append([named("this page"), Cell(shlex.join(["gradaccord", "report", str(sweep.folder)]))])
     return [Table("commands", "Commands", ["what", "command"], rows)]

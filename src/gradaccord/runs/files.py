@@ -14,8 +14,12 @@ from typing import IO, Any
 
 import torch
 
+from gradaccord.data.files.bad_files import reason
+from gradaccord.data.files.text_files import check_text
+
 CONFIG, LOG, RESULTS, ABOUT = "config.yaml", "log.jsonl", "results.json", "about.json"
 MODEL = "model"  # the folder of the saved model
+AGAIN = "run the command that wrote it again"  # the remedy of a damaged file
 
 
 # Names that a run folder or Windows has for something else, and names that are hidden or options.
@@ -100,9 +104,15 @@ def write_tensors(path: Path, state: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """What `write_json` wrote."""
-    with path.open(encoding="utf-8") as file:
-        return json.load(file)
+    """What `write_json` wrote; what is no JSON text is refused."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        found = json.loads(text)
+        if "\\ud" in text:
+            check_text(found)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged ({reason(error)}): {AGAIN}.") from error
+    return found
 
 
 def read_tensors(path: Path) -> Any:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
+from typing_extensions import Self
 
 from gradaccord.runs.files import RESULTS
 from gradaccord.runs.versioned import Versioned
@@ -112,6 +113,16 @@ class Results(Versioned):
     # Task -> scores without skill: on its last split, and on dev of those that have test, too.
     references: dict[str, Reference] = Field(default_factory=dict)
     dev_references: dict[str, Reference] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        if not isinstance(self.method.get("name"), str):
+            raise ValueError("`method` has no name")
+        for scores in (self.dev, self.test, *(one.scores for one in self.evaluations)):
+            for task, own in scores.items():
+                if self.metrics.get(task) not in own:
+                    raise ValueError(f"the task {task[:40]!r} lacks the score of its metric")
+        return self
 
     @property
     def method_name(self) -> str:

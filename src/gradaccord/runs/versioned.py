@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ValidationError
 from typing_extensions import Self
 
-from gradaccord.runs.files import read_json, write_json
+from gradaccord.runs.files import AGAIN, read_json, write_json
+
+LONGEST = 100  # characters of a field's name in an error
 
 
 class Versioned(BaseModel):
@@ -39,24 +40,21 @@ class Versioned(BaseModel):
     @classmethod
     def read_file(cls, path: Path) -> Self:
         """The same for a file of any name."""
-        try:
-            content = read_json(path)
-            if not isinstance(content, dict):
-                raise ValueError(f"{path} holds no JSON object: run the command that wrote it again.")
-            version = content.get("version", 1)
-            if not isinstance(version, int):
-                raise ValueError(f"{path} has no version: run the command that wrote it again.")
-            if version > cls.VERSION:
-                raise ValueError(
-                    f"{path} has version {content['version']}, and this gradaccord reads "
-                    f"versions up to {cls.VERSION}: upgrade it."
-                )
-            return cls.model_validate(content)
-        except (json.JSONDecodeError, UnicodeDecodeError, ValidationError) as error:
-            reason = str(error)
-            if isinstance(error, ValidationError):
-                first = error.errors()[0]
-                reason = f"`{'.'.join(map(str, first['loc']))}`: {first['msg']}"
+        content = read_json(path)
+        if not isinstance(content, dict):
+            raise ValueError(f"{path} holds no JSON object: {AGAIN}.")
+        version = content.get("version", 1)
+        if not isinstance(version, int):
+            raise ValueError(f"{path} has no version: {AGAIN}.")
+        if version > cls.VERSION:
             raise ValueError(
-                f"{path} is damaged ({reason}): run the command that wrote it again."
-            ) from error
+                f"{path} has version {repr(version)[:20]}, and this gradaccord reads versions up to "
+                f"{cls.VERSION}: upgrade it."
+            )
+        try:
+            return cls.model_validate(content)
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(map(str, first["loc"]))[:LONGEST]
+            why = f"`{place}`: {first['msg']}" if place else first["msg"].removeprefix("Value error, ")
+            raise ValueError(f"{path} is damaged ({why}): {AGAIN}.") from error

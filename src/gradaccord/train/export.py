@@ -11,9 +11,9 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 from gradaccord.models.saving import saved_tasks
+from gradaccord.runs.about import read_about
 from gradaccord.runs.escape import fenced, markdown
 from gradaccord.runs.files import (
-    ABOUT,
     CONFIG,
     MODEL,
     RESULTS,
@@ -60,7 +60,7 @@ def _write(run: Path, part: Path, results: Results) -> None:
     shutil.copy(run / RESULTS, part / RESULTS)
     config = without_folders((run / CONFIG).read_text(encoding="utf-8"), run / CONFIG)
     (part / SETTINGS).write_text(config, encoding="utf-8")
-    about = read_json(run / ABOUT) if (run / ABOUT).exists() else {}
+    about = read_about(run)
     (part / "README.md").write_text(
         card(results, about, config, use(part, results.trained)), encoding="utf-8"
     )
