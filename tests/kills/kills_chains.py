@@ -18,6 +18,7 @@ from gradaccord.train.config_file import check_config, write_config
 CONFIG, PICTURES = "small.yaml", "pictures.zip"
 TRAIN = {"steps": 20, "save_every": 2, "evaluate_every": 5, "batch_size": 4}
 NEEDED = {"torchjd": ["method.weighting=UPGrad"]}  # options without which there is no run
+ADDED = {"recadam": "gamma: 100"}  # which would diverge at this rate
 # Parts of a run that have a state of their own, each on one method.
 MORE = {
     "pcgrad": ["train.warm_start={task: film, epochs: 0.2}"],
@@ -28,7 +29,7 @@ MORE = {
 FEW_SHOT = [
     "--filters", "4", "--ways", "3", "--queries", "2", "--tasks", "2", "--inner-steps", "2",
     "--validate-every", "3", "--iterations", "18", "--validation-tasks", "3", "--test-tasks", "3",
-    "--test-queries", "2", "curve_tasks=2", "keep=3", "evaluation_steps=2",
+    "--test-queries", "2", "curve_tasks=2", "keep=3", "train_shots=2", "evaluation_steps=2",
 ]  # fmt: skip
 
 
@@ -74,7 +75,8 @@ def chains(inputs: Path) -> dict[str, Chain]:
     for method in (*METHODS, SINGLE_TASK):
         train(method, [f"method.name={method}", *NEEDED.get(method, ()), *MORE.get(method, ())])
     for name, added in ADDITIONS.items():
-        train(f"sum+{name}", [f"{'train.optimizer' if added.is_optimizer else 'regularize'}={name}"])
+        key = "train.optimizer" if added.is_optimizer else "regularize"
+        train(f"sum+{name}", [f"{key}={{name: {name}, {ADDED.get(name, '')}}}"])
     for algorithm in ALGORITHMS:
         for share in (False, True) if algorithm in SHARE else (False,):
             # One draws its own characters, which takes longer: a kill can meet the drawing, too.

@@ -12,7 +12,7 @@ import torch
 
 from gradaccord.runs.checkpoints import CHECKPOINTS, CheckpointError, Checkpoints, load
 
-TIMES = re.compile(r"(.*_)?(seconds|memory_mb|memory|finished|log_bytes)")
+TIMES = re.compile(r"(.*_)?(seconds|processor|memory_mb|memory|finished|log_bytes)")
 # Pages, pictures and TensorBoard's files hold times; the database is compared by its trials.
 NOT_COMPARED = re.compile(
     r"about\.json|sums\.json|output\.txt|\.lock|.*\.(html|png|svg|md|csv|db|lock)|events\..*"

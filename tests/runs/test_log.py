@@ -38,14 +38,14 @@ def test_a_log_is_cut_back_to_its_size_at_a_checkpoint(tmp_path):
 
 
 def test_a_broken_line_is_skipped_with_a_note_and_the_later_ones_stay(tmp_path):
-    """A disk that failed left zeros, half a record, a byte that is no UTF-8 and a bare number."""
+    """A disk that failed left zeros, half a record, no UTF-8, a bare number, brackets alone."""
     path = tmp_path / "log.jsonl"
-    broken = [b"\0\0\0", b'{"event": "st', b'{"a": "\xff"}', b"3"]
+    broken = [b"\0\0\0", b'{"event": "st', b'{"a": "\xff"}', b"3", b"[" * 100_000]
     lines = [b'{"step": 1}', *broken, b'{"step": 2}', b'{"step": 3']  # the last: cut off by a kill
     path.write_bytes(b"\n".join(lines))
     said = []
     assert [record["step"] for record in read_log(path, said.append)] == [1, 2]
-    assert said == [f"{path}, line 2 and 3 more: what cannot be read is left out."]
+    assert said == [f"{path}, line 2 and 4 more: what cannot be read is left out."]
     cut_to_step(path, 2, said.append)
     assert len(said) == 2
     assert path.read_text() == '{"step": 1}\n{"step": 2}\n'

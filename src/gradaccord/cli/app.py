@@ -22,6 +22,7 @@ from gradaccord.cli.evaluate import evaluate
 from gradaccord.cli.exit_codes import (
     INTERRUPTED,
     UsageError,
+    as_sentence,
     check_surroundings,
     missing_package,
     system_sentence,
@@ -61,8 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _complain(missing_package(error))
         sys.exit(2)
     except UsageError as error:
-        message = " ".join(getattr(error, "format_message", error.__str__)().split())
-        _complain(f"{message}{'' if message[-1:] in '.?' else '.'}")
+        _complain(as_sentence(error))
         sys.exit(2)
     except BrokenPipeError:  # whoever read the output has seen enough
         _drop_output()

@@ -118,7 +118,7 @@ def records(path: Path, every: int = 1, say: Callable[[str], None] = _warn) -> I
                 continue
             try:
                 record = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 record = None
             if isinstance(record, dict):
                 yield record
