@@ -29,7 +29,9 @@ def test_a_second_process_is_refused(tmp_path):
     assert done.stdout.strip() == "held"
 
 
-@pytest.mark.parametrize(("parent", "ends"), [(os.getpid(), "held"), (1, "is in use by")])
+@pytest.mark.parametrize(
+    ("parent", "ends"), [(os.getpid(), "held"), (1, "is in use by")], ids=["ours", "other"]
+)
 def test_a_run_of_a_comparison_waits_for_the_one_that_a_killed_command_left(tmp_path, parent, ends):
     """It would count as failed otherwise. One whose own command has gone does not wait."""
     code = (

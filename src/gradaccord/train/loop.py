@@ -132,7 +132,7 @@ class TrainingLoop:
                 self._finish()
             if self._due(self.config.train.evaluate_every):
                 self.evaluate(log)
-                if self.evaluator.ended and not self._drop():
+                if self.evaluator.ended and not self.phase.over and not self._drop():
                     return
                 if self.evaluator.stalled:
                     self._finish()

@@ -69,8 +69,10 @@ class Trackers:
         self.accelerator.log(dict(scalars(record)), step=int(record["step"]))
 
     def close(self) -> None:
-        """Write through and close."""
-        self.accelerator.end_training()
+        """Write through and close; `end_training` would end the process group, too."""
+        for tracker in self.accelerator.trackers:
+            tracker.finish()
+        self.accelerator.trackers.clear()
 
 
 def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
