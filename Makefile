@@ -1,12 +1,13 @@
-# make demo | test | fuzz | lint | architecture | bench: each sets up .venv by itself on the first call.
+# make demo | test | fuzz | kills | mutants | lint | architecture | bench: each sets up .venv by itself on the first call.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 WORKERS ?= 2
 MINUTES ?= 30
+KILLS ?= 100
 
-.PHONY: demo test fuzz lint format architecture bench clean
+.PHONY: demo test fuzz kills mutants lint format architecture bench clean
 
 demo: $(READY)
 	$(BIN)/gradaccord demo
@@ -16,6 +17,12 @@ test: $(READY)
 
 fuzz: $(READY)  # damaged files, configurations and options, as long as wanted
 	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/run_fuzz.py $(MINUTES)
+
+mutants: $(READY)  # small changes of the source, which the tests must notice (an hour)
+	OMP_NUM_THREADS=1 $(BIN)/python tests/mutants/run_mutants.py --jobs $(WORKERS)
+
+kills: $(READY)  # every method, few-shot learner, sweep and comparison, killed and resumed
+	OMP_NUM_THREADS=1 $(BIN)/python tests/kills/run_kills.py $(KILLS) --jobs $(WORKERS)
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -98,6 +98,7 @@ def arm(name: str, n_tasks: int, shared: bool, libmtl: str | None, threads: int)
         "gradaccord PCGrad": lambda: ours(gradaccord.PCGrad(model)),
         "gradaccord GradVac": lambda: ours(gradaccord.GradVac(model)),
         "gradaccord GradVac, per layer": lambda: ours(gradaccord.GradVac(model, granularity="layer")),
+        "gradaccord FAMO": lambda: ours(gradaccord.FAMO(model)),
         "TorchJD PCGrad": lambda: torchjd(None),
         "TorchJD PCGrad, one loss at a time": lambda: torchjd(1),
         "LibMTL PCGrad": libmtl_pcgrad,
@@ -113,6 +114,7 @@ def names(libmtl: str | None, peers: bool) -> list[str]:
         "gradaccord PCGrad",
         "gradaccord GradVac",
         "gradaccord GradVac, per layer",
+        "gradaccord FAMO",
     ]
     if peers:
         listed += ["TorchJD PCGrad", "TorchJD PCGrad, one loss at a time"]

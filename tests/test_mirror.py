@@ -15,8 +15,10 @@ MODULES = sorted(
 # Module -> the test file that covers it, where that is another one.
 ELSEWHERE = {
     "cli/compare.py": "compare/test_processes.py",
+    "cli/data_cards.py": "cli/test_validate.py",
     "cli/demo.py": "showcase/test_demo.py",
     "cli/demo_screen.py": "showcase/test_demo.py",
+    "cli/evaluate_screen.py": "cli/test_evaluate.py",
     "cli/exit_codes.py": "cli/test_base_install.py",
     "cli/fewshot_screen.py": "cli/test_fewshot.py",
     "cli/landscape.py": "showcase/test_landscape.py",
@@ -31,6 +33,7 @@ ELSEWHERE = {
     "core/reduce.py": "distributed/test_ddp.py",
     "core/sharding.py": "distributed/test_fsdp.py",
     "data/encoded.py": "tasks/test_windows.py",
+    "data/files/cache_folder.py": "cli/test_cache.py",
     "data/examples.py": "data/test_own_files.py",
     "data/images/matlab.py": "data/test_svhn.py",
     "data/text/masking.py": "tasks/test_masked_lm.py",
@@ -63,6 +66,7 @@ ELSEWHERE = {
     "reproduce/special/landscape.py": "reproduce/test_pool.py",
     "reproduce/special/outcome.py": "reproduce/test_pool.py",
     "report/section.py": "report/test_run_tables.py",
+    "train/file_evaluation.py": "cli/test_evaluate.py",
     "runs/duration.py": "cli/test_train_screen.py",
     "runs/versioned.py": "runs/test_results.py",
     "showcase/demo/findings.py": "showcase/test_demo.py",

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from gradaccord.methods.align.dotprod import DotProd as DotProd
     from gradaccord.methods.align.paired_sum import PairedSum as PairedSum
     from gradaccord.methods.align.sam import SAM as SAM
+    from gradaccord.methods.combine.conflict_free import ConFIG as ConFIG
     from gradaccord.methods.combine.gradnorm import GradNorm as GradNorm
     from gradaccord.methods.combine.gradvac import GradVac as GradVac
     from gradaccord.methods.combine.pcgrad import PCGrad as PCGrad
@@ -41,10 +42,18 @@ if TYPE_CHECKING:
     from gradaccord.methods.regularize.recadam import RecAdam as RecAdam
     from gradaccord.methods.regularize.smart import SMART as SMART
     from gradaccord.methods.regularize.swep import SWEP as SWEP
+    from gradaccord.methods.trajectory.averaged import Averaged as Averaged
     from gradaccord.methods.trajectory.fomaml import FOMAML as FOMAML
     from gradaccord.methods.trajectory.reptile import MultiTaskReptile as MultiTaskReptile
     from gradaccord.methods.trajectory.reptile import Reptile as Reptile
     from gradaccord.methods.trajectory.sequential_reptile import SequentialReptile as SequentialReptile
+    from gradaccord.methods.weigh.dwa import DWA as DWA
+    from gradaccord.methods.weigh.famo import FAMO as FAMO
+    from gradaccord.methods.weigh.loss_scale import LossScale as LossScale
+    from gradaccord.methods.weigh.rlw import RLW as RLW
+    from gradaccord.methods.weigh.smooth_tchebycheff import SmoothTchebycheff as SmoothTchebycheff
+    from gradaccord.methods.weigh.torchjd_loss import TorchJDLoss as TorchJDLoss
+    from gradaccord.methods.weigh.uncertainty import UncertaintyWeighting as UncertaintyWeighting
 
 
 def __getattr__(name: str) -> Any:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import statistics
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from typer.models import CommandInfo
 
 import gradaccord
 from gradaccord.cli.app import app, main
+from gradaccord.cli.fewshot import app as fewshot
 from gradaccord.data.text import cldr
 
 
@@ -42,7 +45,11 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 COMMANDS = [command.name or command.callback.__name__ for command in app.registered_commands]
 
 
-@pytest.mark.parametrize("command", ["", *COMMANDS])
+FEWSHOT = [f"fewshot {c.name or c.callback.__name__}" for c in fewshot.registered_commands]
+EXAMPLE = {"": "gradaccord demo ", "fewshot": "gradaccord fewshot train "}
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS, "fewshot", *FEWSHOT])
 def test_help_shows_an_example_and_fits_eighty_columns(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
@@ -51,8 +58,9 @@ def test_help_shows_an_example_and_fits_eighty_columns(
         main([*command.split(), "--help"])
     assert exit_.value.code == 0
     shown = capsys.readouterr().out
-    assert f"\n gradaccord {command or 'demo'} " in shown
-    assert "…" not in shown
+    assert f"\n {EXAMPLE.get(command, f'gradaccord {command} ')}" in shown
+    assert "…" not in shown  # no name is cut,
+    assert not re.search(r"<[\w|]+(?:  |$)", shown, re.MULTILINE)  # nor broken
     assert max(map(len, shown.splitlines())) <= 80
 
 
@@ -64,10 +72,13 @@ def test_no_arguments_show_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(command in shown for command in COMMANDS)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_help_is_not_broken_within_a_sentence_at_80_columns(name: str) -> None:
+@pytest.mark.parametrize(
+    "command",
+    [*app.registered_commands, *fewshot.registered_commands],
+    ids=[*COMMANDS, *FEWSHOT],
+)
+def test_help_is_not_broken_within_a_sentence_at_80_columns(command: CommandInfo) -> None:
     """Below the first paragraph lines are shown as they stand: longer ones would be broken twice."""
-    (command,) = [c for c in app.registered_commands if (c.name or c.callback.__name__) == name]
     shown = command.callback.__doc__.replace("[bold]", "").replace("[/bold]", "")
     assert max(len(line.strip()) for line in shown.splitlines()[1:]) <= 78
 

@@ -119,10 +119,11 @@ def test_the_extras_are_those_of_the_package():
     listed = {}
     for text in metadata.requires("gradaccord"):
         requirement = Requirement(text)
-        for extra in (*EXTRAS, "hf"):
+        for extra in (*EXTRAS, "hf", "lora"):
             if requirement.marker and requirement.marker.evaluate({"extra": extra}):
                 listed.setdefault(extra, set()).add(canonicalize_name(requirement.name))
-    listed["train"] |= listed["hf"] | {"numpy"}  # of scikit-learn
+    # numpy comes with scikit-learn; `hf` brings `lora` along.
+    listed["train"] |= listed["hf"] | listed.get("lora", set()) | {"numpy"}
     for extra, modules in EXTRAS.items():
         for module in modules:
             owners = {canonicalize_name(name) for name in where[module]}

@@ -9,7 +9,7 @@ from typing import Any, cast
 from rich.console import Console
 
 from gradaccord.cli.compare_screen import Screen
-from gradaccord.compare.processes import Progress, Run
+from gradaccord.compare.processes import OUTPUT, Progress, Run
 from gradaccord.compare.specs import Spec
 
 
@@ -24,3 +24,19 @@ def test_failures_are_told_at_once_and_once() -> None:
     screen.show(Progress(runs, 125.0))
     screen.show(Progress(runs, 125.0))
     assert file.getvalue().splitlines()[1:] == ["sum, seed 1, died of [everything]"]
+
+
+def test_what_a_run_does_beside_steps_is_shown(tmp_path: Path) -> None:
+    """Of the runs that are going, by the last line that each printed."""
+    file = io.StringIO()
+    screen = Screen(Console(file=file, width=80, force_terminal=True))
+    runs = [Run(Spec("sum"), seed, tmp_path / str(seed), cast(Any, None)) for seed in (0, 1)]
+    lines = "main 50%, step 9, 1:05 left; now evaluating sst dev, 45%", "main 60%, step 11; loss 1"
+    for run, line in zip(runs, lines, strict=True):
+        run.folder.mkdir()
+        (run.folder / OUTPUT).write_text(f"sst: 10 train.\n{line}\n")
+        run.process = cast(Any, object())
+    assert [run.now for run in runs] == ["evaluating sst dev, 45%", ""]
+    with screen.running():
+        screen.show(Progress(runs, 125.0))
+        assert "sum, seed 0: 0%, evaluating sst dev, 45%" in file.getvalue()

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
@@ -19,7 +21,7 @@ from few_shot_runs import final_state, newest_state, same, write_patterns
 from PIL import Image
 from typer.testing import CliRunner
 
-from gradaccord.cli.fewshot import app
+from gradaccord.cli.fewshot import Doing, app
 from gradaccord.data.images.class_splits import load
 from gradaccord.meta import figures
 from gradaccord.meta.presets import PRESETS
@@ -239,7 +241,9 @@ def test_a_folder_that_another_process_works_in(pictures, tmp_path):
 
 
 def test_presets_are_listed():
-    assert call("presets").output.count("loss: ") == len(PRESETS)
+    shown = call("presets").output
+    assert shown.count("loss: ") == len(PRESETS)
+    assert all(len(line) <= 80 for line in shown.splitlines())
 
 
 def class_folders(path: Path, classes: int) -> Path:
@@ -309,3 +313,13 @@ def test_a_run_is_recorded_and_shown_in_a_page(pictures, tmp_path):
     empty = tmp_path / "empty.md"
     empty.touch()
     assert "has no place for the results" in one_line(call("docs", records, "--page", empty).output)
+
+
+def test_ctrl_c_is_answered_with_what_follows() -> None:
+    doing = Doing()
+    again = "press again to stop at once"
+    assert doing.what_next() == f"finishing this iteration, then saving; {again}"
+    doing.run = cast(Any, SimpleNamespace(progress=SimpleNamespace(doing="validating, 40%")))
+    assert doing.what_next() == f"finishing this validation, then saving; {again}"
+    doing.run.progress.doing = "testing, 40%"
+    assert doing.what_next() == f"training is saved, and the test goes on; {again}"

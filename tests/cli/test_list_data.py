@@ -24,7 +24,11 @@ def test_the_table_of_found_sets(tmp_path, monkeypatch):
     for width in (80, 40):
         narrow = Console(width=width, record=True, file=io.StringIO())
         list_data(tmp_path, narrow)
-        assert re.search(r"^sst2 +1,234 +classification", narrow.export_text(), re.MULTILINE)
+        text = narrow.export_text()
+        assert re.search(r"^sst2 +1,234 +classification", text, re.MULTILINE)
+        if width == 80:
+            table = text.splitlines()[: len(found) + 1]
+            assert all(len(line.rstrip()) <= width for line in table)
     monkeypatch.delenv("GRADACCORD_DATA", raising=False)
     list_data(console=console)
     assert "GRADACCORD_DATA" in console.export_text()

@@ -1,4 +1,4 @@
-"""`gradaccord predict`: texts, objects, files and standard input in, JSON lines out."""
+"""`gradaccord predict`: texts, objects, files and standard input in, JSON lines or a table out."""
 
 import csv
 import io
@@ -82,3 +82,40 @@ def test_predict_names_the_line_of_a_file(trained, tmp_path, capsys):
 def test_predict_without_a_model_is_one_sentence(tmp_path, capsys):
     assert str(tmp_path / "none") in said(capsys, "predict", tmp_path / "none", "a text")
     assert str(tmp_path) in said(capsys, "predict", tmp_path, "a text")
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv"])
+def test_a_table_keeps_its_columns_and_gains_predictions(trained, tmp_path, capsys, ending):
+    rows = [["7", "the film, it", 'a "note"'], ["8", "the bank", "b"]]
+    with (tmp_path / "in.csv").open("w", newline="") as file:
+        csv.writer(file, delimiter=";").writerows([["no.", "said", "remark"], *rows])
+    arguments = ["predict", trained, "--task", "film", "--file", tmp_path / "in.csv"]
+    arguments += ["--columns", "first=said"]
+    out = tmp_path / f"out.{ending}"
+    shown_by(capsys, *arguments, "--out", out)
+    with out.open(newline="") as file:
+        table = list(csv.reader(file, delimiter="\t" if ending == "tsv" else ","))
+    assert table[0] == ["no.", "said", "remark", "prediction", "p(no)", "p(yes)"]
+    lines = [json.loads(line) for line in shown_by(capsys, *arguments).splitlines()]
+    for line, row, found in zip(lines, rows, table[1:], strict=True):
+        assert line["input"] == dict(zip(table[0], row, strict=False))
+        assert found[:4] == [*row, line["prediction"]]
+        likely = dict(zip(("no", "yes"), map(float, found[4:]), strict=True))
+        assert likely == line["probabilities"]
+        assert sum(likely.values()) == pytest.approx(1, abs=1e-5)
+        assert max(likely, key=likely.get) == line["prediction"]
+    again = ["predict", trained, "--task", "film", "--file", out, "--columns", "first=said"]
+    assert "has a column 'prediction'" in said(capsys, *again, "--out", tmp_path / "twice.csv")
+
+
+def test_a_file_without_a_header_is_asked_by_names_in_order(trained, tmp_path, capsys):
+    (tmp_path / "in.tsv").write_text("1\tthe film\n2\tthe bank\n")
+    arguments = ["predict", trained, "--task", "film", "--file", tmp_path / "in.tsv"]
+    assert "there is no column 'text'" in said(capsys, *arguments)
+    asked = [*arguments, "--no-header", "--columns", "key,text"]
+    lines = [json.loads(line) for line in shown_by(capsys, *asked).splitlines()]
+    assert [line["input"] for line in lines] == [
+        {"key": "1", "text": "the film"},
+        {"key": "2", "text": "the bank"},
+    ]
+    assert "--columns is 'a=b,c'" in said(capsys, *arguments, "--columns", "a=b,c")

@@ -26,6 +26,7 @@ def with_trio(monkeypatch, tmp_path):
 def test_the_list_has_paper_title_claim_status_and_command_of_every_entry(capsys, tmp_path, arguments):
     shown = shown_by(capsys, "reproduce", *arguments, "--results", tmp_path)
     words = " ".join(shown.split())
+    assert all(len(line) <= 80 for line in shown.splitlines())
     for entry in all_entries().values():
         assert f"{entry.name}: {entry.title} status: " in words
         assert " ".join(f"claim: {entry.claim}".split()) in words

@@ -44,8 +44,32 @@ def test_a_terminal_is_drawn_on_more_often_and_left_clean(clock: list[float]) ->
     assert "a line" not in file.getvalue()
 
 
+def test_work_without_a_screen_of_its_own_is_watched(clock: list[float]) -> None:
+    file = io.StringIO()
+    with screen.watching(Console(file=file, width=80)) as watch:
+        clock[0] = 11
+        watch.at("copying the model", 1, 4)
+        clock[0] = 22
+        watch.at("writing the card", 0, 0)
+        watch.say("A sentence.")
+    assert file.getvalue() == "copying the model, 25%\nwriting the card\nA sentence.\n"
+    file = io.StringIO()
+    with screen.watching(Console(file=file, width=80, force_terminal=True)) as watch:
+        clock[0] = 33
+        watch.at("copying the model", 1, 4)
+        assert "copying the model" in file.getvalue()
+
+
 def test_what_is_said_is_not_read_as_markup() -> None:
     shown, file = of(terminal=False)
     shown.say("[bold] stays, and a long line is not broken: " + "x" * 100)
     assert file.getvalue().startswith("[bold] stays")
     assert file.getvalue().count("\n") == 1
+
+
+def test_a_terminal_breaks_sentences_between_words() -> None:
+    shown, file = of(terminal=True)
+    shown.say("word " * 40)
+    lines = file.getvalue().rstrip("\n").splitlines()
+    assert len(lines) == 3
+    assert all(set(line.split()) == {"word"} for line in lines)

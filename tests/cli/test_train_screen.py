@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
+import torch
 from made_results import made_results
 from rich.console import Console
 
 from gradaccord.cli.train_screen import Screen, line, picture, results_table
+from gradaccord.core.report import StepReport
 from gradaccord.train.progress import Progress
+from gradaccord.train.step_batches import StepBatch
 
 NOW = Progress(
     step=1234, share=0.5, seconds_left=65, losses={"sst": 0.25, "sts": 1.0}, conflicts=0.125,
@@ -30,10 +34,48 @@ def test_a_line_has_all_there_is_to_know() -> None:
     assert line(Progress(losses={"sst": 1})) == "main 0%, step 0, ? left; loss sst 1.000"
 
 
+def test_a_pair_whose_halves_are_of_one_task_and_came_apart_is_noted() -> None:
+    """`dotprod` with every=4 draws the second half alone: the report calls the halves #1 and #2."""
+    report = StepReport(
+        tasks=("sst#1", "sst#2"),
+        losses=torch.tensor([3.0, 1.0]),
+        gram=torch.eye(2),
+        weights=torch.ones(2),
+        groups=("model",),
+        seconds=0.0,
+    )
+    now = Progress()
+    now.note(report, [StepBatch("sst", "sst", (0,))])
+    assert now.losses == {"sst": 1.0}
+
+
 def test_the_picture_says_the_same() -> None:
     shown = drawn(picture(NOW))
     for part in ("main", "50%", "step 1,234", "1:05 left", "loss sst 0.250", "conflicts 12%"):
         assert part in shown
+
+
+def test_what_is_done_beside_steps_is_shown_with_its_share() -> None:
+    """An evaluation of minutes must not look like a hang."""
+    now = replace(NOW, doing="evaluating sst dev", done=450, total=1000)
+    assert line(now) == "main 50%, step 1,234, 1:05 left; now evaluating sst dev, 45%"
+    assert "step 1,234" in drawn(picture(now))
+    assert "evaluating sst dev" in drawn(picture(now))
+    assert " 45%" in drawn(picture(now))
+    saving = replace(NOW, doing="saving a checkpoint")
+    assert line(saving).endswith("; now saving a checkpoint")
+    assert "saving a checkpoint" in drawn(picture(saving))
+    reading = Progress("setting up", doing="tokenising sst train", done=1, total=4)
+    assert line(reading) == "setting up; now tokenising sst train, 25%"
+    assert drawn(picture(reading)).split()[:3] == ["tokenising", "sst", "train"]
+
+
+def test_a_terminal_shows_at_once_that_something_else_is_done() -> None:
+    file = io.StringIO()
+    made = Screen(Console(file=file, force_terminal=True, width=80))
+    with made.running():
+        made.show(replace(NOW, doing="saving a checkpoint"))
+        assert "saving a checkpoint" in file.getvalue()
 
 
 def test_the_results_have_the_main_metric_first() -> None:

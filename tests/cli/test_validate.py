@@ -5,7 +5,7 @@ import re
 import pytest
 from train_toy import said, shown_by
 
-from gradaccord.train.dry_run import evaluations
+from gradaccord.train.time_left import evaluations
 
 
 def test_validate_tries_every_task_and_estimates(capsys, written, tmp_path):
@@ -15,6 +15,11 @@ def test_validate_tries_every_task_and_estimates(capsys, written, tmp_path):
     for task in ("film", "bank", "long"):
         assert f"{task}: a batch of 8x" in shown
     assert "Memory: weights" in shown
+    card = shown[shown.index("film: classification\n") :]
+    assert re.search(r"train +64 +64 +0 +0 +\d+/\d+/\d+ +0\.0%", card)
+    assert "classes of train: no 50.0 %, yes 50.0 %" in card
+    assert "as the model sees it: [CLS] " in card
+    assert "long: regression\n" in card
     assert "100 steps of" in shown
     assert "300 batch gradients" in shown
     assert re.search(r"evaluation \(5 times on dev, \d+\.\d s each\)", shown)

@@ -80,6 +80,7 @@ def test_ctrl_c_and_sigterm_save_every_run_and_the_same_command_goes_on(file, tm
         until(partial(saved_more, compared, before))
         compared.send_signal(kind)
         out, _ = compared.done(130)
+        assert "Stopping: the run will finish a step and save; press again to stop at once." in out
         assert "every run is saved. The same command continues" in out
         step = last_step(run)
         assert before < step < 300

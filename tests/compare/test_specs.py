@@ -3,7 +3,7 @@
 import pytest
 
 from gradaccord.compare.budget import EqualBudget
-from gradaccord.compare.specs import Spec, parse_methods, with_controls
+from gradaccord.compare.specs import Spec, parse_methods, short_names, with_controls
 from gradaccord.methods.registry import METHODS
 from gradaccord.train.config import MethodConfig
 from gradaccord.train.config_file import check_config, read_config
@@ -69,6 +69,13 @@ def test_mistakes_are_answered(text, said):
     ("text", "control"),
     [
         ("pcgrad", "sum"),
+        ("pcgrad:normalize=true", "sum:normalize=True"),
+        ("sum:normalize=true", "sum"),
+        ("mean:normalize=true", "mean"),
+        ("config", "sum"),
+        ("famo:lr=0.1", "sum"),
+        ("averaged:decay=0.9", "sum"),
+        ("sequential_averaged:average=swa", "sequential"),
         ("dotprod:weight=0.2,every=10", "paired_sum:every=10"),
         ("sequential_reptile:inner_steps=50", "sequential_reptile:inner_steps=50,outer_lr=1"),
         ("reptile", "reptile:outer_lr=1"),
@@ -183,3 +190,20 @@ def test_methods_are_split_at_commas_or_semicolons():
     assert parse_methods("dotprod:weight=1,every=4") == [dotprod]
     with pytest.raises(ValueError, match="is empty"):
         parse_methods(" , ")
+
+
+@pytest.mark.parametrize(
+    ("method", "short"),
+    [
+        ("sequential_reptile:inner_steps=20,outer_lr=0.3", "seq. reptile (K 20, eta .3)"),
+        ("paired_sum@1.1", "paired sum (lr x1.1)"),
+        ("sum+smart", "sum + smart"),
+        ("stl", "stl"),
+    ],
+)
+def test_names_are_short_and_keep_their_options(method, short):
+    assert Spec.parse(method).short == short
+
+
+def test_two_methods_never_share_a_name():
+    assert len(set(short_names(["sum", "pcgrad", "paired_sum", "paired_sum@1.1"]).values())) == 4

@@ -12,6 +12,7 @@ from gradaccord.compare.statistics import (
     corrected,
     holm,
     holm_levels,
+    short_p,
     smallest_shift,
 )
 
@@ -144,3 +145,30 @@ def test_a_difference_that_is_not_clear_says_what_could_be_seen():
     assert "could see" not in str(clear)
     assert math.isnan(to_zero([1.0, 2.0]).smallest_effect)
     assert str(to_zero([1.0, 2.0])) == "+1.50 (no p: 2 pairs)"
+
+
+def test_the_interval_is_scipy_s():
+    values = [1.0, 2.5, 0.5, 3.0]
+    low, high = ttest_1samp(values, 0).confidence_interval()
+    difference = Difference.between(dict(enumerate(values)), dict.fromkeys(range(4), 0.0))
+    assert difference.half_interval == pytest.approx((high - low) / 2)
+
+
+def test_without_a_test_there_is_no_interval():
+    assert math.isnan(Difference.between({0: 1.0, 1: 2.0}, {0: 0.0, 1: 0.0}).half_interval)
+
+
+def test_a_small_gain_is_a_gain_and_a_loss_is_not():
+    gain = to_zero([0.09, 0.1, 0.11])
+    assert gain.clear_gain
+    loss = to_zero([-0.09, -0.1, -0.11])
+    assert loss.clear
+    assert not loss.clear_gain
+
+
+@pytest.mark.parametrize(
+    ("p", "shown"),
+    [(0.0009, "< 0.001"), (0.001, "0.001"), (0.0999, "0.100"), (0.1, "0.10"), (0.5, "0.50")],
+)
+def test_a_p_value_has_as_many_digits_as_mean_something(p, shown):
+    assert short_p(p) == shown

@@ -14,7 +14,7 @@ from gradaccord.compare.comparison import UNSEEN, Comparison
 from gradaccord.compare.processes import Run
 from gradaccord.compare.specs import Spec
 from gradaccord.compare.summary import summarise
-from gradaccord.compare.tables import terminal, write_tables
+from gradaccord.compare.tables import summary_notes, summary_table, terminal, write_tables
 
 
 def test_the_table_has_every_method_its_control_and_every_seed(finished):
@@ -69,13 +69,63 @@ def test_the_terminal_shows_every_number_in_one_piece(finished, width):
         assert f"{row['costs']['seconds']:.2f}x" in shown
 
 
-def test_the_command_prints_the_same_tables(file, copied, capsys, monkeypatch):
+def test_the_command_prints_a_summary_and_with_wide_everything(file, copied, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    run_here("compare", file, "--methods", METHODS, "--seeds", 2, "--out", copied)
-    shown, _, _ = capsys.readouterr().out.partition("Scores are in percent")
+    arguments = ("compare", file, "--methods", METHODS, "--seeds", 2, "--out", copied)
+    run_here(*arguments)
+    shown, _, _ = capsys.readouterr().out.partition("Average of the trained tasks")
     assert all(len(line) <= 80 for line in shown.splitlines()[1:])
+    run_here(*arguments, "--wide")
+    both, _, _ = capsys.readouterr().out.partition("Scores are in percent")
     for row in table(copied).values():
-        assert f"{row['scores']['film']['mean']:.2f} ± {row['scores']['film']['error']:.2f}" in shown
+        assert f"{row['scores']['average']['mean']:.2f} ±" in shown
+        film = f"{row['scores']['film']['mean']:.2f} ± {row['scores']['film']['error']:.2f}"
+        assert film in both
+    assert "train loss" in both
+    assert "train loss" not in shown
+
+
+METHOD = "sequential_reptile:inner_steps=20,outer_lr=0.3"
+CONTROL = "sequential_reptile:inner_steps=20,outer_lr=1"
+SHORT = "seq. reptile (K 20, eta .3)"
+
+
+def summary_text(scores, width=80):
+    summary = compared(scores)
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(summary_table(summary))
+    return summary, console.export_text()
+
+
+def test_the_summary_says_who_is_better_in_eighty_columns_without_a_broken_word():
+    _, shown = summary_text(
+        {
+            "sum": [60.0, 61.0, 62.1],
+            CONTROL: [64.9, 66.1, 67.0],
+            METHOD: [65.0, 66.0, 67.2],
+            "pcgrad": [60.2, 60.8, 62.3],
+            "gradvac": [50.0, 51.1, 52.0],
+            "stl": [70.0, 71.0, 72.0],
+        }
+    )
+    assert all(len(line) <= 80 for line in shown.splitlines())
+    words = set(shown.split())
+    assert {"baseline", "better", "worse", "reptile", "control", "good"} <= words
+    assert "…" not in shown
+    lines = [line.rstrip() for line in shown.splitlines()]
+    for name, verdict in (("gradvac", "worse"), ("pcgrad", "not clear"), (SHORT, "control as")):
+        assert [line.endswith(verdict) for line in lines if line.startswith(name)] == [True]
+
+
+def test_the_summary_s_notes_explain_its_names_and_marks():
+    summary = with_references()
+    notes = summary_notes(summary)
+    assert "pcgrad is no better than the same answer always on a." in notes
+    assert "same steps as a method's, without its idea" in notes[1]
+    named = compared({"sum": [60.0, 61.0], METHOD: [60.0, 62.0]})
+    assert f"{SHORT} is {METHOD}." in summary_notes(named)
+    _, shown = summary_text({"sum": [60.0, 61.0], "pcgrad": [60.0, 62.0]})
+    assert "no test" in shown
 
 
 def all_texts(summary, folder):

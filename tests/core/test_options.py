@@ -63,6 +63,19 @@ def test_what_yaml_cannot_write_is_not_offered():
         checked("x", "a", torch.Tensor)
 
 
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        (int, "a whole number"),
+        (int | None, "a whole number or null"),
+        (Literal["b", "c"] | None, "'b', 'c' or null"),
+    ],
+)
+def test_what_it_may_be_is_one_list_of_words(wanted, words):
+    with pytest.raises(OptionError, match=f"^`x` is 'yes': it must be {words}\\.$"):
+        checked("x", "yes", wanted)
+
+
 def test_an_unknown_name_is_answered_with_the_nearest():
     assert look_up("The animal", "cat", {"cat": 1}) == 1
     with pytest.raises(OptionError, match=r"^The animal 'cad' is unknown: did you mean 'cat'\?$"):

@@ -203,3 +203,29 @@ def test_one_batch_under_several_heads_runs_the_trunk_forward_once():
     report = gradaccord.PCGrad(model).backward(losses)
     assert len(report.tasks) == 3
     assert len(calls) == 1
+
+
+def test_an_error_in_the_backward_pass_of_a_shared_batch_is_the_user_s_own():
+    class Broken(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            raise RuntimeError("my own")
+
+    model = trunk()
+
+    def both():
+        features = model.features(batch(0)[0])
+        return {
+            "a": model.heads["a"](features).sum(),
+            "b": Broken.apply(model.heads["b"](features)).sum(),
+        }
+
+    method = gradaccord.PCGrad(model)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="my own"):
+            method.backward(both)
+    assert not method.task_gradients.call_again

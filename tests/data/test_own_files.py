@@ -131,7 +131,7 @@ BAD = {
     "ragged": (
         ("classification", "a.csv", "sentence,label\na\n"),
         {},
-        "a.csv, line 2: 1 columns where line 1 has 2",
+        "a.csv, line 2: 1 columns where there should be 2",
     ),
     "quotes": (("classification", "a.csv", 'sentence,label\n"a"b,1\n'), {}, "a.csv, line 2: not CSV"),
     "twice": (("classification", "a.csv", "label,label\na,1\n"), {}, "two columns have the same name"),

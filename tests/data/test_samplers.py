@@ -190,6 +190,17 @@ def test_examples_of_grouped_batches_meet_almost_as_many_others_as_of_plain_ones
     assert grouped.min() >= 0.75 * plain.min()  # the shortest and the longest ones
 
 
+@pytest.mark.parametrize(("passes", "sorts"), [(49, False), (50, True)])
+def test_a_pass_of_fewer_than_fifty_batches_is_not_sorted(passes: int, sorts: bool) -> None:
+    examples = 4 * passes
+    grouped = TaskBatches(range(examples), 4, lengths=torch.arange(examples))
+    plain = TaskBatches(range(examples), 4)
+    ours, theirs = ([next(batches) for _ in range(passes)] for batches in (grouped, plain))
+    assert (ours != theirs) == sorts
+    if sorts:  # two batches by two: each has the longer or the shorter half of eight
+        assert sum(max(b) - min(b) for b in ours) < 0.8 * sum(max(b) - min(b) for b in theirs)
+
+
 def test_a_failing_collate_loses_no_batch() -> None:
     calls = []
 
@@ -242,3 +253,10 @@ def test_a_state_that_does_not_fit_is_refused() -> None:
         UniformTasks(["a", "b"]).load_state_dict(UniformTasks(SIZES).state_dict())
     with pytest.raises(ValueError, match="saved with examples=10, and here it is 11"):
         TaskBatches(range(11), 4).load_state_dict(TaskBatches(range(10), 4).state_dict())
+
+
+def test_an_order_takes_four_bytes_a_row_and_is_that_of_eight() -> None:
+    batches = TaskBatches(range(1000), 10, seed=3)
+    wide = torch.randperm(1000, generator=torch.Generator().manual_seed(3))
+    assert batches._order.dtype == torch.int32
+    assert batches._order.tolist() == wide.tolist()

@@ -1,4 +1,4 @@
-"""`files.tables`: missing values in every format."""
+"""`files.tables`: missing values in every format, and Arrow's."""
 
 from __future__ import annotations
 
@@ -20,3 +20,23 @@ def test_an_empty_cell_of_csv_and_tsv_is_an_empty_text(tmp_path):
         (tmp_path / f"a.{ending}").write_text(f"text{comma}label\n{comma}x\nb{comma}y\n")
         read = data.read("classification", {"train": tmp_path / f"a.{ending}"})
         assert [example.first for example in read.split("train")] == ["", "b"]
+
+
+@pytest.mark.parametrize("name", ["a.arrow", "a.ipc", "a.feather"])
+def test_arrow_files_streams_and_feather(tmp_path, name):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import feather, ipc
+
+    table = pyarrow.table({"text": ["a", "b"], "label": [0, 1]})
+    path = tmp_path / name
+    if name.endswith("feather"):
+        feather.write_feather(table, path)
+    else:
+        new = ipc.new_file if name.endswith("ipc") else ipc.new_stream
+        with path.open("wb") as file, new(file, table.schema) as writer:
+            writer.write_table(table)
+    read = data.read("classification", {"train": path})
+    assert [(example.first, example.label) for example in read.split("train")] == [("a", 0), ("b", 1)]
+    path.write_bytes(path.read_bytes()[:40])
+    with pytest.raises(ValueError, match=rf"{name} cannot be read"):
+        data.read("classification", {"train": path})

@@ -27,7 +27,10 @@ def main(folder: Path) -> None:
     saw["one step"] = scenarios.train(Scenario(PCGRAD), replica(Scenario(PCGRAD)), rank, steps=1)
     saw["together"] = scenarios.train(scenarios.LONG, replica(scenarios.LONG), rank, steps=30)
     saw["running statistics"] = scenarios.train(scenarios.NORM, replica(scenarios.NORM), rank, steps=1)
+    own = scenarios.OWN_STATISTICS
+    saw["own statistics"] = scenarios.train(own, replica(own), rank, steps=1)
     saw["failures"] = {kind: failure(kind, rank) for kind in scenarios.FAILURES}
+    saw["failures of one pass"] = {at: failure_of_one_pass(at, rank) for at in ("forward", "backward")}
     saw["scaler"] = scenarios.train_with_bad_step(scenarios.SCALED, replica(scenarios.SCALED), rank)
     saw["parameters alone"] = parameters_alone(rank)
     saw["warning"] = warning_on_the_bare_module()
@@ -60,6 +63,33 @@ def failure(kind: str, rank: int) -> dict[str, Any]:
     return {
         "raised": raised and (type(raised).__name__, str(raised), getattr(raised, "__notes__", [])),
         "kept": kept and state_kept,
+        "afterwards": scenarios.train(scenario, model, rank),
+    }
+
+
+def failure_of_one_pass(at: str, rank: int) -> dict[str, Any]:
+    """What this process sees when a batch under all heads fails on the second one."""
+    scenario = scenarios.FRAGILE_PASS
+    model = replica(scenario)
+    method = scenario.method(model)
+    (call,) = scenarios.losses(scenario, model, 0, rank)
+
+    def broken() -> Any:
+        if at == "forward":
+            raise ZeroDivisionError("on purpose")
+        losses = call()
+        losses["b"][0].register_hook(lambda gradient: 1 / 0)
+        return losses
+
+    before = method.state_dict()
+    raised = None
+    try:
+        method.backward(broken if rank == 1 else call)
+    except Exception as error:
+        raised = (type(error).__name__, str(error))
+    return {
+        "raised": raised,
+        "kept": scenarios.same(before, method.state_dict()),
         "afterwards": scenarios.train(scenario, model, rank),
     }
 

@@ -96,6 +96,12 @@ PCGRAD = partial(gradaccord.PCGrad, seed=3)
 GRADVAC = partial(gradaccord.GradVac, beta=0.2, seed=3)
 LAYERS = partial(gradaccord.GradVac, beta=0.2, seed=3, granularity="layer")
 GRADNORM = partial(gradaccord.GradNorm, lr=0.2)
+UNCERTAINTY = partial(gradaccord.UncertaintyWeighting, lr=0.5)
+DWA = partial(gradaccord.DWA, window=1, temperature=0.2)
+RLW = partial(gradaccord.RLW, seed=3)
+FAMO = partial(gradaccord.FAMO, lr=0.2)
+LOSS_SCALE = partial(gradaccord.LossScale, decay=0.5)
+TCHEBYCHEFF = partial(gradaccord.SmoothTchebycheff, mu=0.3)
 CONSTANT = partial(gradaccord.TorchJD, weighting="Constant", weights=[1, 2, 5])  # by the task's place
 
 COUNTED: dict[str, Any] = {"splits": dict.fromkeys(TASKS, UNEQUAL), "counted": True}
@@ -119,6 +125,17 @@ SCENARIOS = {
     "GradVac by layer": Scenario(LAYERS),
     "GradNorm": Scenario(GRADNORM),
     "constant weights by place": Scenario(CONSTANT),
+    "ConFIG": Scenario(gradaccord.ConFIG),
+    "PCGrad, normalised": Scenario(partial(PCGRAD, normalize=True)),
+    "uncertainty weighting": Scenario(UNCERTAINTY),
+    "DWA": Scenario(DWA),
+    "RLW": Scenario(RLW),
+    "FAMO, unequal item counts": Scenario(FAMO, **COUNTED),
+    "FAMO, one batch under all heads": Scenario(FAMO, shared=True),
+    "loss scale, one batch under all heads, counted": Scenario(LOSS_SCALE, shared=True, **COUNTED),
+    "smooth Tchebycheff, one batch under all heads, float32": Scenario(
+        TCHEBYCHEFF, shared=True, dtype=torch.float32, optimizer=SGD, **COUNTED
+    ),
     "PCGrad, float32": Scenario(PCGRAD, dtype=torch.float32, optimizer=SGD),
     "GradVac by layer, float32": Scenario(LAYERS, dtype=torch.float32, optimizer=SGD),
     # Gradients of a single number are parallel or opposed, and may cancel: rounding must not decide.
@@ -141,6 +158,15 @@ DDP_SCENARIOS = SCENARIOS | {
     ),
     "a task missing on a process": Scenario(PCGRAD, **MISSING),
     "a task missing on a process, GradVac": Scenario(LAYERS, **MISSING),
+    "accumulation, loss scale": Scenario(LOSS_SCALE, **ACCUMULATED),
+    "accumulation under all heads, FAMO": Scenario(
+        FAMO, shared=True, counted=True, splits=dict.fromkeys(TASKS, MICRO)
+    ),
+    "a task missing on a process, FAMO": Scenario(FAMO, **MISSING),
+    "sparse embedding gradients, one batch under all heads": Scenario(
+        LOSS_SCALE, shared=True, **SPARSE
+    ),
+    "static graph, one batch under all heads": Scenario(FAMO, shared=True, ddp={"static_graph": True}),
     "gradients as bucket views": Scenario(
         PCGRAD, ddp={"gradient_as_bucket_view": True}, plain_first=True
     ),
@@ -167,6 +193,8 @@ FSDP_SCENARIOS = SCENARIOS | {
 
 LONG = Scenario(LAYERS, dtype=torch.float32)
 NORM = Scenario(PCGRAD, net={"norm": True})
+FRAGILE_PASS = Scenario(FAMO, shared=True, **COUNTED)
+OWN_STATISTICS = Scenario(PCGRAD, net={"norm": True}, ddp={"broadcast_buffers": False})
 FRAGILE = Scenario(GRADVAC, net={"norm": True}, **COUNTED)
 HYBRID = Scenario(LAYERS, **FSDP_ACCUMULATED)
 SCALED = Scenario(LAYERS, dtype=torch.float32, optimizer=SGD)
@@ -364,7 +392,7 @@ def assert_equals_joined_batch(scenario: Scenario, runs: Iterable[Run]) -> None:
     for run in runs:
         assert error(run, joined) < close
         torch.testing.assert_close(run.losses, joined.losses, rtol=10 * close, atol=0)
-        torch.testing.assert_close(run.grams, joined.grams, rtol=10 * close, atol=close)
+        torch.testing.assert_close(run.grams, joined.grams, rtol=10 * close, atol=close, equal_nan=True)
 
 
 def same(first: Any, second: Any) -> bool:

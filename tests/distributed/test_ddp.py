@@ -76,6 +76,15 @@ def test_running_statistics_are_the_first_process_s_as_under_plain_ddp(saw: Any)
     assert scenarios.same(*(of_rank["running statistics"].weights for of_rank in saw))
 
 
+def test_running_statistics_that_ddp_does_not_send_round_stay_each_process_s_own(saw: Any) -> None:
+    for rank, of_rank in enumerate(saw):
+        model = scenarios.net(scenarios.OWN_STATISTICS)
+        for calls in scenarios.losses(scenarios.OWN_STATISTICS, model, 0, rank).values():
+            calls[0]()
+        for name, buffer in model.named_buffers():
+            torch.testing.assert_close(of_rank["own statistics"].weights[name], buffer)
+
+
 @pytest.mark.parametrize("kind", scenarios.FAILURES)
 def test_failure_on_one_process_raises_on_all_and_changes_nothing(kind: str, saw: Any) -> None:
     seen = [of_rank["failures"][kind] for of_rank in saw]
@@ -100,6 +109,18 @@ def test_processes_are_in_step_after_a_failure(kind: str, saw: Any) -> None:
     first, second = (of_rank["failures"][kind]["afterwards"] for of_rank in saw)
     assert scenarios.same(first.weights, second.weights)
     assert scenarios.same(first.state, second.state)
+
+
+@pytest.mark.parametrize("at", ["forward", "backward"])
+def test_a_failure_in_one_pass_over_all_heads_raises_on_all(at: str, saw: Any) -> None:
+    first, second = (of_rank["failures of one pass"][at] for of_rank in saw)
+    assert first["raised"][0] == "RuntimeError"
+    assert first["raised"][1].startswith("Process 1 of 2 failed: ZeroDivisionError")
+    assert second["raised"][0] == "ZeroDivisionError"
+    assert first["kept"]
+    assert second["kept"]
+    assert scenarios.same(first["afterwards"].weights, second["afterwards"].weights)
+    assert scenarios.same(first["afterwards"].state, second["afterwards"].state)
 
 
 def test_overflow_on_one_process_makes_the_scaler_skip_the_step_on_all(saw: Any) -> None:

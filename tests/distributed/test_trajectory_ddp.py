@@ -18,6 +18,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from gradaccord.methods.regularize.recadam import RecAdam
+from gradaccord.methods.trajectory.averaged import Averaged
 from gradaccord.methods.trajectory.fomaml import FOMAML
 from gradaccord.methods.trajectory.reptile import MultiTaskReptile, Reptile
 from gradaccord.methods.trajectory.sequential_reptile import SequentialReptile
@@ -29,6 +30,7 @@ KINDS: dict[str, Callable[..., Any]] = {
     "SequentialReptile": partial(SequentialReptile, inner_steps=4, outer_lr=0.3),
     "Reptile": Reptile,
     "FOMAML": partial(FOMAML, outer_lr=0.7),
+    "Averaged": lambda model, optimizer: Averaged(model, decay=0.6),
     "MultiTaskReptile": partial(MultiTaskReptile, tasks=2, inner_steps=4),
 }
 PLAIN = partial(SequentialReptile, inner_steps=4, outer_lr=1)
@@ -187,7 +189,7 @@ def one_run(build: Any, optimizer_of: Any, make: Any, rank: int, path: Path) -> 
     train(model, optimizer, method, rank, range(4))
     start = weights_of(model)
     train(model, optimizer, method, rank, range(4, MIDDLE))
-    with method.at_phi():
+    with method.outer_weights():
         phi = weights_of(model)
     torch.save([model.state_dict(), optimizer.state_dict(), method.state_dict()], path)
     train(model, optimizer, method, rank, range(MIDDLE, STEPS))

@@ -119,6 +119,11 @@ def names(found: Any) -> Changes:
     return lambda: {"batches.meta": pickle.dumps({b"label_names": found}, protocol=2)}
 
 
+def metrics() -> dict[str, bytes]:
+    whole = json.loads(seeds()["run folder"].files["run/results.json"])
+    return {"run/results.json": json.dumps({**whole, "metrics": {}}).encode()}
+
+
 def saved() -> dict[str, bytes]:
     stream = io.BytesIO()
     np.save(stream, np.zeros(3))
@@ -130,16 +135,16 @@ CASES: dict[str, tuple[str, Changes, str]] = {
     "squad: an answer is a text": ("own squad", squad("data.0.paragraphs.0.qas.0.answers", ["x"]), "'text'"),
     "squad: a question is a list": ("own squad", squad("data.0.paragraphs.0.qas.0", []), "'id'"),
     "squad: a start is true": ("own squad", squad("data.0.paragraphs.0.qas.0.answers.0.answer_start", True), "not at character True"),
-    "mrqa: spans are numbers": ("set race", row("train/RACE.jsonl", MRQA[1], "qas.0.detected_answers.0.char_spans", [1]), "RACE.jsonl"),
-    "mrqa: a context is a number": ("set race", row("train/RACE.jsonl", MRQA[1], "context", 5), "'context' is 5: give a text"),
-    "newsqa: a span is a text": ("set newsqa", lambda: {"combined-newsqa-data-v1.json": json.dumps(with_value(NEWSQA, "data.0.questions.0.consensus.s", "3")).encode()}, "give a whole number"),
-    "multirc: a passage is a number": ("set multirc", row("MultiRC/train.jsonl", MULTIRC, "passage.text", 5), "give a text"),
-    "multirc: a question is a text": ("set multirc", row("MultiRC/train.jsonl", MULTIRC, "passage.questions", ["q"]), "MultiRC/train.jsonl"),
-    "record: an entity is a number": ("set record", row("ReCoRD/train.jsonl", RECORD, "passage.entities", [1]), "there is no field 'start'"),
-    "wsc: an index is a text": ("set wsc", row("WSC/train.jsonl", WSC, "target.span1_index", "0"), "give a whole number"),
+    "mrqa: spans are numbers": ("set race train/RACE.jsonl", row("train/RACE.jsonl", MRQA[1], "qas.0.detected_answers.0.char_spans", [1]), "RACE.jsonl"),
+    "mrqa: a context is a number": ("set race train/RACE.jsonl", row("train/RACE.jsonl", MRQA[1], "context", 5), "'context' is 5: give a text"),
+    "newsqa: a span is a text": ("set newsqa combined-newsqa-data-v1.json", lambda: {"combined-newsqa-data-v1.json": json.dumps(with_value(NEWSQA, "data.0.questions.0.consensus.s", "3")).encode()}, "give a whole number"),
+    "multirc: a passage is a number": ("set multirc MultiRC/train.jsonl", row("MultiRC/train.jsonl", MULTIRC, "passage.text", 5), "give a text"),
+    "multirc: a question is a text": ("set multirc MultiRC/train.jsonl", row("MultiRC/train.jsonl", MULTIRC, "passage.questions", ["q"]), "MultiRC/train.jsonl"),
+    "record: an entity is a number": ("set record ReCoRD/train.jsonl", row("ReCoRD/train.jsonl", RECORD, "passage.entities", [1]), "there is no field 'start'"),
+    "wsc: an index is a text": ("set wsc WSC/train.jsonl", row("WSC/train.jsonl", WSC, "target.span1_index", "0"), "give a whole number"),
     "quasar: a context without a score": ("set quasar-t", lambda: {**QUASAR, "train_contexts.json": lines({"uid": "u", "contexts": ["x"]})}, "cannot be read"),
     "jsonl: half a surrogate pair": ("own masked_lm jsonl", lambda: {"a.jsonl": b'{"text": "\\ud800"}'}, "cannot be read"),
-    "google: half a surrogate pair": ("set google-compression", lambda: {"sent-comp.train1.json": b'{"graph": {"sentence": "\\ud800"}, "compression": {"text": "x"}}'}, "sent-comp.train1.json cannot be read"),
+    "google: half a surrogate pair": ("set google-compression sent-comp.train1.json", lambda: {"sent-comp.train1.json": b'{"graph": {"sentence": "\\ud800"}, "compression": {"text": "x"}}'}, "sent-comp.train1.json cannot be read"),
     "jsonl: a number of 5000 digits": ("own masked_lm jsonl", lambda: {"a.jsonl": b'{"text": ' + b"9" * 5000 + b"}"}, "line 1 cannot be read"),
     "jsonl: nested too deep": ("own masked_lm jsonl", lambda: {"a.jsonl": b'{"text": ' + b"[" * DEEP}, "line 1 cannot be read (RecursionError"),
     "json: nested too deep": ("own classification json", lambda: {"a.json": b"[" * DEEP}, "RecursionError"),
@@ -148,7 +153,7 @@ CASES: dict[str, tuple[str, Changes, str]] = {
     "parquet: cut off": ("own masked_lm parquet", lambda: {"a.parquet": b"PAR1PAR1"}, "a.parquet cannot be read"),
     "text: only a byte-order mark": ("own txt", lambda: {"a.txt": BOM}, "a.txt is empty"),
     "tsv: only a byte-order mark": ("own tsv", lambda: {"a.tsv": BOM + b"\n"}, "a.tsv is empty"),
-    "tsv: a header of 5000 digits": ("set sst2", lambda: {"SST-2/train.tsv": b"9" * 5000}, "there is no column"),
+    "tsv: a header of 5000 digits": ("set sst2 SST-2/train.tsv", lambda: {"SST-2/train.tsv": b"9" * 5000}, "there is no column"),
     "zip: encrypted": ("set in zip", encrypted, "encrypted"),
     "zip: an unknown compression": ("set in zip", unsupported, "NotImplementedError"),
     "zip: broken compression": ("set in zip", broken, "cannot be read"),
@@ -169,5 +174,13 @@ CASES: dict[str, tuple[str, Changes, str]] = {
     "model: filters of text": ("model conv4", config("model conv4", filters="2"), "config.json cannot be read"),
     "model: a width beyond memory": ("model characters", config("model characters", width=9_000_000), "do not belong together"),
     "model: characters that are none": ("model characters", lambda: {"characters.json": b"[1, {}]"}, "characters.json cannot be read"),
+    "run: results nested too deep": ("run folder", lambda: {"run/results.json": b"[" * DEEP}, "results.json is damaged (RecursionError"),
+    "run: half a surrogate pair": ("run folder", lambda: {"run/results.json": b'["\\ud800"]'}, "results.json is damaged (UnicodeEncodeError"),
+    "run: a task without its metric": ("run folder", metrics, "lacks the score of its metric"),
+    "run: a step without gradients": ("run folder", lambda: {"run/log.jsonl": lines({"event": "step", "phase": "main"})}, "log.jsonl cannot be read (KeyError"),
+    "run: about is a list": ("run folder", lambda: {"run/about.json": b"[1]"}, "about.json is damaged"),
+    "comparison: a command of numbers": ("comparison folder", lambda: {"run/about.json": b'{"command": [1], "started": 2}'}, "about.json is damaged"),
+    "few-shot: settings are a list": ("fewshot settings", lambda: {"settings.json": b"[1]"}, "settings.json cannot be read"),
+    "predict: nested too deep": ("predict file", lambda: {"a.jsonl": b'{"a":' * DEEP}, "line 1 cannot be read (RecursionError"),
     "model: no description of tasks": ("model with tasks", lambda: {"gradaccord.json": b'{"format": 1, "tasks": []}'}, "gradaccord.json cannot be read"),
 }  # fmt: skip

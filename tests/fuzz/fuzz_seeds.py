@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import json
@@ -123,6 +124,26 @@ def parquet(rows: list[Any]) -> bytes:
     return stream.getvalue()
 
 
+def arrow(rows: list[Any], stream: bool) -> bytes:
+    """Arrow's stream, or its file, which is also Feather's."""
+    from pyarrow import Table, ipc
+
+    table, written = Table.from_pylist(rows), io.BytesIO()
+    with (ipc.new_stream if stream else ipc.new_file)(written, table.schema) as writer:
+        writer.write_table(table)
+    return written.getvalue()
+
+
+def zstd(content: bytes) -> bytes:
+    """Packed by Zstandard."""
+    import pyarrow
+
+    packed = pyarrow.BufferOutputStream()
+    with pyarrow.CompressedOutputStream(packed, "zstd") as stream:
+        stream.write(content)
+    return packed.getvalue().to_pybytes()
+
+
 @st.composite
 def damaged_parquet(draw: st.DrawFn, content: bytes) -> bytes:
     """A parquet file whose cells are of other types, or that is damaged as bytes."""
@@ -167,6 +188,11 @@ def named(name: str, folder: Path) -> Any:
 def fewshot(name: str, folder: Path) -> Any:
     """Images in class folders, decoded without the cache's help."""
     return class_splits.load(folder / name)
+
+
+def fewshot_set(name: str, folder: Path) -> Any:
+    """A published set of few-shot tasks."""
+    return class_splits.load(name, folder)
 
 
 def trunk(folder: Path) -> Any:
@@ -256,6 +282,7 @@ QUASAR = {
 }
 CONLL = b"Ann\tB-PER\nin\tO\nUlm\tB-LOC\n\nUlm\tB-LOC\n"
 TSV = b"sentence\tlabel\na film\t1\nno film\t0\n"
+PAIRS = b"\tid\tsentence1\tsentence2\tis_duplicate\n0\tx\ta\tb\t1.0\n1\ty\tc\td\t0.0\n"
 PICTURES = {f"train/{name}/{i}.png": picture() for name in "abcdefghi" for i in range(2)}
 
 
@@ -290,6 +317,32 @@ def _text_seeds() -> dict[str, Seed]:
         {"a.csv.gz": gzip.compress(TSV.replace(b"\t", b","))},
         partial(own, "classification", "a.csv.gz", {}),
     )
+    for name, content in {
+        "own semicolon csv": b"\xef\xbb\xbfsentence;label\r\na, b;1\r\nno;0\r\n",
+        "own tab csv": TSV,
+        "own quoted tab csv": b'"sentence"\t"label"\n"a ""b"""\t"1"\n"c"\t"0"\n',
+        "own utf-16 csv": TSV.decode().encode("utf-16"),
+    }.items():
+        found[name] = Seed({"a.csv": content}, read_csv)
+    headerless = partial(own, "classification", "a.csv", ["label", "_", "first"])
+    found["own csv without a header"] = Seed({"a.csv": b'"3","a, b","c"\n"1","d","e"\n'}, headerless)
+    found["own pipes by number"] = Seed(
+        {"a.csv": b"3|a|b\n1|c|d\n"},
+        partial(own, "classification", "a.csv", {"label": "0", "first": ["1", "2"]}),
+    )
+    for ending, packed in (("bz2", bz2.compress(TSV)), ("zst", zstd(TSV))):
+        found[f"own csv {ending}"] = Seed(
+            {f"a.csv.{ending}": packed}, partial(own, "classification", f"a.csv.{ending}", {})
+        )
+    for ending, stream in (("arrow", True), ("feather", False)):
+        found[f"own {ending}"] = Seed(
+            {
+                f"a.{ending}": arrow(
+                    [{"sentence": "a", "label": 1}, {"sentence": "b", "label": 0}], stream
+                )
+            },
+            partial(own, "classification", f"a.{ending}", {}),
+        )
     found["own tsv"] = Seed({"a.tsv": TSV}, partial(own, "classification", "a.tsv", {}))
     found["own txt"] = Seed({"a.txt": b"a line\nanother\n"}, partial(own, "masked_lm", "a.txt", {}))
     found["own conll"] = Seed({"a.conll": CONLL}, partial(own, "tagging", "a.conll", {}))
@@ -308,6 +361,22 @@ def _text_seeds() -> dict[str, Seed]:
         ("wic", "WiC/train.jsonl", lines(WIC, WIC), damaged_lines),
         ("copa", "COPA/train.jsonl", lines(KIND_ROWS["multiple_choice"][0]), damaged_lines),
         ("sst2", "SST-2/train.tsv", TSV, damaged),
+        ("sst", "sst-dev.txt", b"3 ||| a film\n0 ||| no film\n", damaged),
+        ("quora", "quora-train.csv", PAIRS, damaged),
+        ("sts", "sts-test-student.csv", PAIRS.replace(b"\tis_duplicate", b""), damaged),
+        (
+            "xnli/en",
+            "xnli.dev.tsv",
+            b"language\tgold_label\tsentence1\tsentence2\nen\tneutral\ta\tb\n",
+            damaged,
+        ),
+        ("myner/my", "train_v5.conll", b"Ann\tS-PER\nin\tO\nNew\tB-LOC\nUlm\tE-LOC\n", damaged),
+        (
+            "tydiqa/sw",
+            "tydiqa-goldp-v1.1-train.json",
+            json.dumps(SQUAD).replace('"q1"', '"swahili-1"').encode(),
+            damaged_json,
+        ),
         ("xnli/de", "xnli/train-de.tsv", b"a\tb\tneutral\nc\td\tentailment\n", damaged),
         ("sst", "ids-sst-train.csv", b"\tid\tsentence\tsentiment\n0\tx\ta film\t3\n", damaged),
         ("conll2003/en", "eng.train", b"Ann NN I-NP I-PER\nin IN O O\n\nUlm NN I-NP I-LOC\n", damaged),
@@ -327,7 +396,11 @@ def _text_seeds() -> dict[str, Seed]:
             damaged_json,
         ),
     ):
-        found[f"set {name}"] = Seed({file: content}, partial(named, name), mutate)
+        found[f"set {name} {file}"] = Seed({file: content}, partial(named, name), mutate)
+    found["set gigaword references"] = Seed(
+        {"Giga/input.txt": b"long\n", "Giga/task1_ref0.txt": b"a\n", "Giga/task1_ref1.txt": b"b\n"},
+        partial(named, "gigaword"),
+    )
     found["set quasar-t"] = Seed(QUASAR, partial(named, "quasar-t"), damaged_lines)
     found["set gigaword"] = Seed(
         {"train.article.txt": b"long one\nlong two\n", "train.title.txt": b"one\ntwo\n"},
@@ -362,6 +435,17 @@ def _image_seeds() -> dict[str, Seed]:
         "cifar tar": Seed({"cifar-10-python.tar.gz": tarred(cifar())}, partial(named, "cifar10")),
         "class folders": Seed({f"p/{n}": c for n, c in PICTURES.items()}, partial(fewshot, "p")),
         "class folders zip": Seed({"p.zip": zipped(PICTURES)}, partial(fewshot, "p.zip")),
+        "omniglot": Seed(
+            {f"omniglot/{part}.zip": zipped({f"Greek/{c}/{c}.png": picture() for c in "ab"})
+             for part in ("images_background", "images_evaluation")},
+            partial(fewshot_set, "omniglot"),
+        ),
+        "fashion mnist": Seed(
+            {f"fashion_mnist/{part}-{what}-ubyte": content for part in ("train", "t10k")
+             for what, content in (("images-idx3", idx(torch.arange(160).view(10, 4, 4))),
+                                   ("labels-idx1", idx(torch.arange(10))))},
+            partial(fewshot_set, "fashion_mnist"),
+        ),
         "jpeg": Seed({**{f"p/{n}": c for n, c in PICTURES.items()}, "p/train/a/0.png": picture("JPEG")},
                      partial(fewshot, "p")),
         "list images": Seed(
@@ -438,4 +522,6 @@ def damaged_any(draw: st.DrawFn, content: bytes) -> bytes:
 @cache
 def seeds() -> dict[str, Seed]:
     """All of them by name."""
-    return {**_text_seeds(), **_image_seeds(), **_model_seeds()}
+    from fuzz_runs import run_seeds
+
+    return {**_text_seeds(), **_image_seeds(), **_model_seeds(), **run_seeds()}

@@ -23,9 +23,9 @@ EXAMPLES, SLOW = 40, 3  # of each input in a round
 ROUND = 900  # seconds after which a round hangs
 
 
-def one_round(seed: int) -> int:
-    """Every input with other random numbers; the counts are the last line that is printed."""
-    from fuzz_configurations import try_configuration, try_option
+def one_round(seed: int, only: tuple[str, ...] = ()) -> int:
+    """Every input, or those whose names begin so; the counts are the last line that is printed."""
+    from fuzz_configurations import try_command, try_configuration, try_option, try_text
     from fuzz_readers import try_reader
     from fuzz_seeds import seeds
     from hypothesis import HealthCheck, Phase, given, settings
@@ -35,6 +35,8 @@ def one_round(seed: int) -> int:
     targets: dict[str, tuple[int, Callable[[st.DataObject], str | None]]] = {
         "configuration": (EXAMPLES, try_configuration),
         "options": (5 * EXAMPLES, try_option),
+        "texts": (3 * EXAMPLES, try_text),
+        "commands": (3 * EXAMPLES, try_command),
     }
     for name, each in seeds().items():
         targets[name] = (
@@ -43,6 +45,8 @@ def one_round(seed: int) -> int:
         )
     counts: Counter[str] = Counter()
     for name, (examples, attempt) in targets.items():
+        if only and not name.startswith(only):
+            continue
         print(f"at {name}", flush=True)
 
         def tried(draw: st.DataObject, attempt: Callable[..., str | None]) -> None:
@@ -95,5 +99,5 @@ def main(minutes: float) -> int:
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     if sys.argv[1:2] == ["--round"]:
-        sys.exit(one_round(int(sys.argv[2])))
+        sys.exit(one_round(int(sys.argv[2]), tuple(sys.argv[3:])))
     sys.exit(main(float(sys.argv[1]) if len(sys.argv) > 1 else 30))

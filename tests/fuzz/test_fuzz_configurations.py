@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fuzz_configurations import places, plain, read_text, try_configuration, try_option
+from fuzz_configurations import (
+    places,
+    plain,
+    read_text,
+    try_command,
+    try_configuration,
+    try_option,
+    try_text,
+)
 from fuzz_mutations import DEEP
 from fuzz_outcome import refusal
 from hypothesis import HealthCheck, Phase, given, settings
@@ -18,7 +26,10 @@ from gradaccord.recipes import recipe_texts
 from gradaccord.train.config_file import check_config
 
 
-@pytest.mark.parametrize(("attempt", "examples"), [(try_configuration, 80), (try_option, 500)])
+@pytest.mark.parametrize(
+    ("attempt", "examples"),
+    [(try_configuration, 80), (try_option, 500), (try_text, 150), (try_command, 150)],
+)
 def test_damaged_configurations(attempt: Callable[[Any], Any], examples: int) -> None:
     options = settings(
         max_examples=examples, deadline=None, database=None, derandomize=True,

@@ -19,9 +19,13 @@ METHODS: dict[str, dict[str, Any]] = {
     "GradVac": {"method": partial(gradaccord.GradVac, beta=0.5)},
     "PCGrad": {"method": "PCGrad"},
     "GradNorm": {"method": "GradNorm"},
+    "FAMO": {"method": "FAMO"},
+    "DWA": {"method": partial(gradaccord.DWA, window=2)},
     "Sequential Reptile": {
         "method": partial(gradaccord.SequentialReptile, inner_steps=4, outer_lr=0.3)
     },
+    "Averaged": {"method": partial(gradaccord.Averaged, decay=0.8)},
+    "Averaged from a step on": {"method": partial(gradaccord.Averaged, average="swa", start=10)},
     "Multi-task Reptile": {"method": partial(gradaccord.MultiTaskReptile, tasks=2, inner_steps=5)},
     "DotProd": {"method": partial(gradaccord.DotProd, control="noise")},
     "two drawn tasks": {"method": "PCGrad", "sampler": UniformTasks(["a", "b", "c"], n=2, seed=5)},

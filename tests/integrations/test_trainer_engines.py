@@ -23,6 +23,7 @@ METHODS: dict[str, Any] = {
     "PCGrad": gradaccord.PCGrad,
     "GradVac per layer": partial(gradaccord.GradVac, granularity="layer", beta=0.2),
     "GradNorm": gradaccord.GradNorm,
+    "uncertainty": gradaccord.UncertaintyWeighting,
     "Sequential Reptile": partial(gradaccord.SequentialReptile, inner_steps=6, outer_lr=0.5),
     "DotProd": partial(gradaccord.DotProd, weight=0.1),
     "PairedSum": gradaccord.PairedSum,

@@ -116,8 +116,8 @@ def nothing_of_the_kind(losses):
 )
 @pytest.mark.parametrize(
     "make",
-    [gradaccord.Sum, gradaccord.PCGrad, gradaccord.GradVac, gradaccord.GradNorm],
-    ids=["Sum", "PCGrad", "GradVac", "GradNorm"],
+    [gradaccord.Sum, gradaccord.PCGrad, gradaccord.GradVac, gradaccord.GradNorm, gradaccord.FAMO],
+    ids=["Sum", "PCGrad", "GradVac", "GradNorm", "FAMO"],
 )
 def test_bad_losses_are_named_and_change_nothing(make, spoil, error, sentence):
     model = trunk()
@@ -183,6 +183,12 @@ def test_third_party_weights_of_the_wrong_length(weighting, sentence):
             lambda m: gradaccord.GradNorm(m, layer="top"),
             ValueError,
             "`layer` is 'top', but no parameter",
+        ),
+        (lambda m: gradaccord.GradNorm(m, normalize=True), TypeError, "`normalize` makes equal"),
+        (
+            lambda m: gradaccord.Sum(m, normalize=True, measure=False),
+            ValueError,
+            "`normalize` is true and `measure` is false: lengths must be measured",
         ),
         (lambda m: gradaccord.GradNorm(m, granularity="layer"), TypeError, "takes no `granularity`"),
         (lambda m: gradaccord.PCGrad(m.parameters()), TypeError, "pass model.named_parameters()"),

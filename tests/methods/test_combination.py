@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch import nn
 from toy import (
     Vectors,
+    autograd_of,
     losses_of,
     trunk,
 )
@@ -202,3 +203,67 @@ def test_12_random_order_from_the_global_generator(make):
         assert torch.equal(torch.get_rng_state(), before)
         results.append(model.layers[0].weight.grad.clone())
     assert torch.equal(*results)  # the global seed has no say in it
+
+
+NORMALISED = {
+    "Sum": gradaccord.Sum,
+    "Mean": gradaccord.Mean,
+    "PCGrad": partial(gradaccord.PCGrad, seed=3),
+    "GradVac by layer": partial(gradaccord.GradVac, granularity="layer", beta=0.4, seed=3),
+    "ConFIG": gradaccord.ConFIG,
+    "MGDA": partial(gradaccord.TorchJD, weighting="MGDA"),
+    "UPGrad": partial(gradaccord.TorchJD, weighting="UPGrad"),
+}
+
+
+@pytest.mark.parametrize("name", NORMALISED)
+def test_normalize_is_the_method_on_losses_scaled_to_gradients_of_one_length(name):
+    if name in ("MGDA", "UPGrad"):
+        pytest.importorskip("torchjd", reason="TorchJD is not installed")
+    scale = {"a": 1.0, "b": 30.0, "c": 0.02}
+    found, expected = trunk(), trunk()
+    methods = NORMALISED[name](found, normalize=True), NORMALISED[name](expected)
+    shared = [*expected.words.parameters(), *expected.layers.parameters()]
+    for step in range(3):
+        losses = [
+            {t: (lambda f=f, t=t: scale[t] * f()) for t, f in losses_of(m, seed=step).items()}
+            for m in (found, expected)
+        ]
+        lengths = {}
+        for task, loss in losses[1].items():
+            gradient = torch.autograd.grad(loss(), shared)
+            lengths[task] = float(torch.cat([g.flatten() for g in gradient]).norm())
+        mean = sum(lengths.values()) / 3
+        factors = {task: mean / length for task, length in lengths.items()}
+        report = methods[0].backward(losses[0])
+        methods[1].backward({t: (lambda f=f, k=factors[t]: k * f()) for t, f in losses[1].items()})
+        for (label, one), other in zip(found.named_parameters(), expected.parameters(), strict=True):
+            head = label.split(".")[1] if label.startswith("heads") else None
+            factor = 1 / factors[head] if head else 1.0  # heads are left as they were
+            torch.testing.assert_close(one.grad, factor * other.grad, rtol=1e-6, atol=1e-8)
+        for i, task in enumerate("abc"):  # the report tells of the gradients as they were
+            assert float(report.norms[i]) == pytest.approx(lengths[task])
+
+
+def test_normalize_leaves_a_task_without_gradient_out():
+    rows = torch.tensor([[3.0, 0.0], [0.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
+    model = Vectors(rows)
+    gradaccord.Sum(model, normalize=True).backward(model.losses())
+    torch.testing.assert_close(model.weight.grad, torch.tensor([2.0, 2.0]).double())
+
+
+def test_a_report_has_the_weights_of_each_group_that_tasks_share():
+    model = trunk()
+    losses = losses_of(model)
+    own = [dict(autograd_of(model, call())) for call in losses.values()]
+    report = gradaccord.PCGrad(model, granularity="layer").backward(losses)
+    assert report.groups == ("words", "layers.0", "layers.1")
+    assert report.weights.shape == (3, 3)
+    assert len({tuple(row) for row in report.weights.tolist()}) == 3
+    for group, weights in zip(report.groups, report.weights, strict=True):
+        for name, parameter in model.named_parameters():
+            if name.startswith(f"{group}."):
+                expected = sum(w * gradients[name] for w, gradients in zip(weights, own, strict=True))
+                torch.testing.assert_close(parameter.grad, expected, rtol=1e-12, atol=1e-14)
+    of_tasks = gradaccord.GradNorm(model).backward(losses)  # which uses groups for something else
+    assert (of_tasks.groups, of_tasks.weights.shape) == ((), (3,))

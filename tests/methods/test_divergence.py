@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch.nn import functional as F
 
-from gradaccord.methods.regularize.divergence import divergence, symmetric_kl
+from gradaccord.methods.regularize.divergence import divergence, read_outputs, symmetric_kl
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -35,3 +37,16 @@ def test_symmetric_kl_of_one_hot_outputs_has_finite_gradients():
     a = torch.tensor([[200.0, -200.0]], requires_grad=True)
     symmetric_kl(a, -a).sum().backward()
     assert torch.isfinite(a.grad).all()
+
+
+def test_outputs_are_read_off_tensors_mappings_objects_and_pairs():
+    a, b = torch.randn(2, 5, 4)
+    both = {"start_logits": a, "end_logits": b}
+    for given in (a, {"logits": a}, SimpleNamespace(logits=a)):
+        assert read_outputs("classification", given) == (a,)
+    for given in (both, SimpleNamespace(**both), (a, b)):
+        assert read_outputs("span", given) == (a, b)
+    with pytest.raises(TypeError, match="kind='span' compares a pair"):
+        read_outputs("span", {"logits": a})
+    with pytest.raises(TypeError, match="compares a tensor of outputs, or an object with logits;"):
+        read_outputs("classification", (a, b))

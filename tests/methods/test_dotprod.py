@@ -25,6 +25,7 @@ from pair_problems import (
 from torch.nn import functional as F
 
 from gradaccord import SAM, DotProd
+from gradaccord.methods.align import hessian_product
 
 
 def term(bowls: Bowls, scheme: str) -> torch.Tensor:
@@ -96,10 +97,10 @@ def test_accumulation_over_micro_batches_equals_the_full_batch(kind, name, objec
     def counted(x, y):
         return loss(model, x, y), len(y)
 
-    cuts = ((0, 1), (1, 4), (4, 6), (6, 8))
+    cuts = {"one": ((0, 1), (1, 4), (4, 6), (6, 8)), "two": ((0, 3), (3, 8))}
     pieces = {
-        name: [partial(counted, x[a:b], y[a:b]) for a, b in cuts]
-        for name, (x, y) in zip(("one", "two"), batches, strict=True)
+        name: [partial(counted, x[a:b], y[a:b]) for a, b in cuts[name]]
+        for name, (x, y) in zip(cuts, batches, strict=True)
     }
     DotProd(model, **options).backward(pieces)
     difference = SETTINGS[name]["mode"] == "difference"  # its rounding is divided by the step
@@ -249,6 +250,42 @@ def test_check_tells_noise_from_product():
     assert paper.relative_error > 10 * good.relative_error
     assert all(p.grad is None for p in model.parameters())
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_check_finds_the_product_on_quadratics():
+    bowls = Bowls()
+    check = DotProd(bowls, mode="difference").check(bowls.pair())
+    assert check.relative_error < 1e-6
+    assert check.cosine == pytest.approx(1.0, abs=1e-9)
+    assert check.product_norm == pytest.approx(float(term(bowls, "one-sided").norm()), rel=1e-9)
+
+
+def test_the_share_of_capped_terms_is_over_all_terms():
+    bowls = Bowls()
+    method = DotProd(bowls)
+    shares = []
+    for method.max_ratio in (1e-9, math.inf, math.inf, 1e-9):
+        shares.append(method.backward(bowls.pair()).extras["capped_share"])
+    assert shares == [1.0, 1 / 2, 1 / 3, 2 / 4]
+
+
+def test_the_ratio_of_gradients_much_smaller_than_one():
+    bowls = Bowls()
+    small = {name: lambda call=call: 1e-3 * call() for name, call in bowls.pair().items()}
+    report = DotProd(bowls).backward(small)
+    plain = 1e-3 * (bowls.gradient(0) + bowls.gradient(1))
+    product = 1e-6 * term(bowls, "one-sided")
+    assert report.extras["ratio"] == pytest.approx(float(0.1 * product.norm() / plain.norm()))
+
+
+def test_the_graph_is_searched_until_an_exact_product_has_worked(monkeypatch):
+    searched = []
+    monkeypatch.setattr(hessian_product, "_refuse_errors", searched.append)
+    bowls = Bowls()
+    method = DotProd(bowls)
+    for _ in range(3):
+        method.backward(bowls.pair())
+    assert len(searched) == 1
 
 
 def test_the_papers_setting():

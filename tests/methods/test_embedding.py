@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from toy import batch, trunk
 
 import gradaccord
+from gradaccord.methods.regularize.embedding import Place
 from gradaccord.methods.regularize.smart import SMART
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -118,3 +119,22 @@ def test_of_an_encoder_decoder_only_the_encoder_is_perturbed(kind, one_table):
     assert smart.to_floats()["smart/divergence"] > 0
     assert all(s == [(6, 7, 16)] for s in shapes)
     assert hooks_of(model) == 0
+
+
+def test_calls_are_counted_and_those_outside_are_not_asked():
+    words = nn.Embedding(5, 3)
+    encoder = nn.Sequential(words, nn.Linear(3, 3))
+    tokens, asked = torch.arange(4), []
+
+    def change(call, x, real):
+        asked.append(call)
+        return x + 1
+
+    with Place(words, within=encoder).changed(change):
+        for _ in range(3):
+            encoder(tokens)
+            assert torch.equal(words(tokens), words.weight[:4])  # not within the encoder
+    assert asked == [0, 1, 2]
+    with Place(words).changed(change):
+        assert torch.equal(words(tokens), words.weight[:4] + 1)
+    assert asked == [0, 1, 2, 0]

@@ -11,7 +11,9 @@ from toy import losses_of, trunk
 import gradaccord
 
 
-@pytest.mark.parametrize("name", ["Sum", "PCGrad", "GradVac", "PairedSum", "SAM", *TRAJECTORIES])
+@pytest.mark.parametrize(
+    "name", ["Sum", "PCGrad", "GradVac", "RLW", "FAMO", "PairedSum", "SAM", *TRAJECTORIES]
+)
 def test_nan_in_grad_is_never_reported_as_finite(name):
     model = trunk()
     assert made(name, model)[0].backward(given(name, model, 0)).finite

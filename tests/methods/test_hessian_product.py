@@ -153,6 +153,23 @@ def test_20_fallback_names_the_module_and_leaves_no_trace():
     method.backward(pair_of(model, batches))  # and no second warning
 
 
+def test_what_takes_whole_numbers_is_frozen_or_idle_is_not_named_as_the_culprit():
+    class Bags(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.bag, self.words = nn.EmbeddingBag(20, 8), nn.Embedding(20, 8)
+            self.head = nn.Linear(8, 3).requires_grad_(False)
+            self.head.idle = nn.Parameter(torch.zeros(3))
+
+        def forward(self, x):
+            return self.head(self.bag(x) + self.words(x).mean(1))
+
+    model = Bags().double()
+    batches = [(torch.randint(0, 20, (8, 4)), torch.randint(0, 3, (8,))) for _ in range(2)]
+    with pytest.warns(UserWarning, match=r"EmbeddingBag \('bag'\) cannot be differentiated twice"):
+        DotProd(model).backward(pair_of(model, batches))
+
+
 @pytest.mark.parametrize("name", SETTINGS)
 def test_21_running_statistics_updated_a_second_time(name):
     models = []

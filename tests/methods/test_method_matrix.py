@@ -214,6 +214,14 @@ METHODS: dict[str, tuple[Callable[[nn.Module, Any], Any], str]] = {
     "GradVac": (lambda m, o: gradaccord.GradVac(m, granularity="layer", beta=0.3), "all"),
     "GradNorm": (lambda m, o: gradaccord.GradNorm(m), "all"),
     "TorchJD": (_torchjd, "all"),
+    "ConFIG": (lambda m, o: gradaccord.ConFIG(m), "all"),
+    "GradVac, normalised": (lambda m, o: gradaccord.GradVac(m, beta=0.3, normalize=True), "all"),
+    "UncertaintyWeighting": (lambda m, o: gradaccord.UncertaintyWeighting(m, lr=0.3), "all"),
+    "DWA": (lambda m, o: gradaccord.DWA(m, window=2), "all"),
+    "RLW": (lambda m, o: gradaccord.RLW(m), "all"),
+    "FAMO": (lambda m, o: gradaccord.FAMO(m, lr=0.3), "all"),
+    "LossScale": (lambda m, o: gradaccord.LossScale(m), "all"),
+    "SmoothTchebycheff": (lambda m, o: gradaccord.SmoothTchebycheff(m), "all"),
     "PairedSum": (lambda m, o: gradaccord.PairedSum(m), "pair"),
     "DotProd": (lambda m, o: gradaccord.DotProd(m), "pair"),
     "DotProd by differences": (lambda m, o: gradaccord.DotProd(m, mode="difference"), "pair"),
@@ -224,6 +232,7 @@ METHODS: dict[str, tuple[Callable[[nn.Module, Any], Any], str]] = {
         lambda m, o: gradaccord.SequentialReptile(m, o, inner_steps=4, outer_lr=0.3),
         "one",
     ),
+    "Averaged": (lambda m, o: gradaccord.Averaged(m, decay=0.5, start=1), "all"),
     "FOMAML": (lambda m, o: gradaccord.FOMAML(m, o, inner_steps=2), "one"),
     "MultiTaskReptile": (
         lambda m, o: gradaccord.MultiTaskReptile(m, o, tasks=2, inner_steps=2),
@@ -415,7 +424,9 @@ def test_tasks_that_come_and_go_in_any_order(name):
     same(one, other)
 
 
-@pytest.mark.parametrize("name", ["Sum", "Mean", "PCGrad", "GradVac", "GradNorm", "TorchJD"])
+@pytest.mark.parametrize(
+    "name", ["Sum", "Mean", "PCGrad", "GradVac", "GradNorm", "TorchJD", "ConFIG", "Averaged"]
+)
 def test_one_task_alone_is_plain_training(name):
     training = Training(name, net(tasks=("a",)), tasks=("a",)).run()
     plain = net(tasks=("a",))
@@ -429,10 +440,12 @@ def test_one_task_alone_is_plain_training(name):
         torch.testing.assert_close(found, expected, rtol=SAME, atol=SAME)
 
 
+# These weigh whole losses, and read no gradient.
+BY_LOSSES = ("UncertaintyWeighting", "DWA", "RLW", "FAMO", "LossScale", "SmoothTchebycheff")
 MANY = tuple(f"task {i:02}" for i in range(32))
 
 
-@pytest.mark.parametrize("name", NO_NOISE)
+@pytest.mark.parametrize("name", [name for name in NO_NOISE if name not in BY_LOSSES])
 def test_thirty_two_tasks_with_heads_of_their_own(name):
     """Head gradients are plain; the trunk's is the reported weights times the tasks' gradients."""
     training = Training(name, without_dropout(net(tasks=MANY)), tasks=MANY)

@@ -251,3 +251,22 @@ def test_pairs_that_do_not_fill_a_window_of_an_odd_length(make):
     with pytest.raises(ValueError, match="`every` is 4, of which 3 are left, and a pair was given"):
         method.backward(first | second)
     assert method.seen == 1
+
+
+def test_a_report_has_the_weights_that_the_batches_are_summed_with():
+    bowls = Bowls()
+    for reduction, weight in (("sum", 1.0), ("mean", 0.5)):
+        method = PairedSum(bowls, reduction=reduction)
+        report = method.backward(bowls.pair())
+        assert report.weights.tolist() == [weight, weight]
+        torch.testing.assert_close(bowls.x.grad, weight * (bowls.gradient(0) + bowls.gradient(1)))
+        assert report.extras["dot"] == pytest.approx(float(bowls.gradient(0) @ bowls.gradient(1)))
+        waiting = method.backward({"one": partial(bowls.loss, 0)})
+        assert waiting.weights.tolist() == [1.0]
+        assert waiting.gram.shape == (1, 1)
+        assert math.isnan(waiting.gram)
+
+
+def test_the_seed_is_0_unless_one_is_given():
+    expected = torch.Generator().manual_seed(0).get_state()
+    assert torch.equal(PairedSum(Bowls()).generator.get_state(), expected)

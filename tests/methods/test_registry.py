@@ -77,6 +77,8 @@ def test_an_unknown_method_is_answered_with_the_nearest():
         ("dotprod", {}, 2.1),  # 4.2 per two batches
         ("dotprod", {"mode": "difference"}, 1.5),
         ("dotprod", {"mode": "difference", "every": 10}, 1.1),
+        ("dotprod", {"mode": "difference", "scheme": "centred"}, 2),
+        ("dotprod", {"mode": "difference", "scheme": "symmetric"}, 2.5),
         ("dotprod", {"scheme": "symmetric"}, 3.5),
         ("sam", {}, 2),
         ("sam", {"batches": 2}, 1),
@@ -96,7 +98,26 @@ def test_feed_and_turns_follow_the_options():
     reptile = find_method("multitask_reptile")
     assert (reptile.block_with({}), reptile.block_with({"inner_steps": 7})) == (1000, 7)
     assert find_method("reptile").block_with({}) == 1
-    assert (find_method("pcgrad").copies_with(5), sam.copies_with(5)) == (4, 1)
+    copies = {name: entry.copies_with(5) for name, entry in METHODS.items()}
+    assert {name for name, count in copies.items() if count == 4} == {
+        *("sum", "mean", "pcgrad", "gradvac", "gradnorm", "torchjd")
+    }
+    assert {name for name, count in copies.items() if count == 2} == {
+        *("dotprod", "fomaml", "multitask_reptile")
+    }
+    assert {name for name, count in copies.items() if count == 1} == {
+        *("paired_sum", "sam", "sequential_reptile", "reptile")
+    }
+    assert copies["sequential"] == 0
+
+
+def test_a_longer_step_is_a_control_of_the_dot_product():
+    """Its term lengthens the step by up to a tenth, which alone may be what helps."""
+    controls = controls_of("dotprod", {})
+    assert [(control.method, control.rate) for control in controls] == [
+        ("paired_sum", 1.0),
+        ("paired_sum", 1.1),
+    ]
 
 
 def test_no_method_is_its_own_control():

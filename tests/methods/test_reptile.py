@@ -147,3 +147,16 @@ def test_multi_task_reptile_counts_the_displacements_from_before_the_type_change
     torch.testing.assert_close(
         bowls.x.detach(), phi + 0.3 * (bowls.after(phi, ["a"] * 4) - phi), rtol=1e-5, atol=1e-6
     )
+
+
+def test_finishing_right_after_an_outer_update_changes_nothing() -> None:
+    bowls = Bowls()
+    method = MultiTaskReptile(bowls, tasks=1, inner_steps=2, optimizer_state="keep")
+    method.finish()  # before any step
+    descend(bowls, method, ["a", "a"])
+    after = bowls.x.detach().clone()
+    method.finish()
+    assert torch.equal(bowls.x.detach(), after)
+    with method.at_phi():  # between trajectories the weights are phi
+        assert torch.equal(bowls.x.detach(), after)
+    assert torch.equal(bowls.x.detach(), after)

@@ -453,6 +453,23 @@ def test_bad_input_is_said_in_a_sentence():
         smart.load_state_dict(SMART(model, bregman=1.0).state_dict())
 
 
+@pytest.mark.parametrize("other", ["more examples", "called twice"])
+def test_a_forward_that_computes_another_batch_each_time_is_refused(other):
+    model = trunk()
+    (tokens, labels), calls = batch(0), []
+
+    def forward():
+        calls.append(1)
+        if len(calls) == 1:
+            return model(tokens, "a")
+        if other == "more examples":
+            return model(torch.cat([tokens, tokens]), "a")
+        return model(tokens, "a") + model(tokens, "a")
+
+    with pytest.raises(ValueError, match="used the embedding otherwise than at its first call"):
+        SMART(model).loss(forward, partial(F.cross_entropy, target=labels))()
+
+
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_a_divergence_that_is_not_finite_is_skipped_counted_and_training_goes_on(bad):
     model = trunk()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,20 @@ def test_a_failed_save_leaves_the_old_model(bert, tmp_path, monkeypatch):
     with pytest.raises(OSError, match="no space"):
         save(tmp_path / "saved", model, tokens, TASKS)
     assert {p.name: p.read_bytes() for p in (tmp_path / "saved").iterdir()} == before
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["saved", "start"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a save is killed in a fork of this process")
+def test_a_killed_save_leaves_the_old_model_and_nothing_after_the_next(bert, tmp_path, monkeypatch):
+    model, tokens = bert
+    before = {p.name: p.read_bytes() for p in (tmp_path / "saved").iterdir()}
+    child = os.fork()
+    if child == 0:
+        monkeypatch.setattr(tokens, "save", lambda folder: os._exit(9))
+        save(tmp_path / "saved", model, tokens, TASKS)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    assert {p.name: p.read_bytes() for p in (tmp_path / "saved").iterdir()} == before
+    save(tmp_path / "saved", model, tokens, TASKS)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["saved", "start"]
 
 

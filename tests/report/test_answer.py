@@ -1,23 +1,27 @@
-"""Intervals of differences."""
+"""The picture under the finding."""
 
-import math
+import re
+from pathlib import Path
 
-import pytest
-from scipy.stats import ttest_1samp
+from made_results import compared
 
-from gradaccord.compare.statistics import Difference
-from gradaccord.report.answer import half_interval
-
-
-def difference(values):
-    return Difference.between(dict(enumerate(values)), dict.fromkeys(range(len(values)), 0.0))
+from gradaccord.report.answer import forest_plot
+from gradaccord.report.data import ReportData
 
 
-def test_the_interval_is_scipy_s():
-    values = [1.0, 2.5, 0.5, 3.0]
-    low, high = ttest_1samp(values, 0).confidence_interval()
-    assert half_interval(difference(values)) == pytest.approx((high - low) / 2)
+def test_every_method_is_compared_with_the_baseline_and_with_its_own_control():
+    scores = {"sum": [60, 61, 62], "pcgrad": [61, 61.5, 62], "paired_sum": [60.5, 62, 62.5]}
+    comparison = compared({**scores, "dotprod": [64, 65, 66.5]})
+    figure = forest_plot(ReportData(Path(), {}, comparison))
+    (said,) = re.findall(r'aria-label="([^"]*)"', figure.svg)
+    best, *others = said.removeprefix("Differences of averages, with intervals. ").split("; ")
+    assert re.fullmatch(r"dotprod to sum: \+4\.17 points, 95 % interval \+\S+ to \+\S+", best)
+    assert [one.split(":")[0] for one in others] == [
+        "dotprod to control", "paired sum to sum", "pcgrad to sum",
+    ]  # fmt: skip
+    for own in comparison.methods[1:]:
+        assert f"Differences below {own.vs_baseline.smallest_effect:.2f} are hard to see" in figure.svg
 
 
-def test_without_a_test_there_is_none():
-    assert math.isnan(half_interval(difference([1.0, 2.0])))
+def test_a_single_run_has_none():
+    assert forest_plot(ReportData(Path(), {})) is None

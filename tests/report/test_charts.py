@@ -2,11 +2,12 @@
 
 import math
 import re
+from itertools import pairwise
 
 import pytest
 from report_support import Page
 
-from gradaccord.report.charts import Series, bars, heat_map, histogram, line_chart, paths
+from gradaccord.report.charts import Series, bars, dots, heat_map, histogram, line_chart, paths
 from gradaccord.report.svg import (
     Frame,
     colour,
@@ -48,6 +49,36 @@ def test_lone_equal_and_infinite_values_are_drawn(draw, x, y):
     assert "<polyline" not in svg  # so few points make no curve
     assert "nan" not in svg
     assert "inf" not in svg
+
+
+def test_chance_is_a_line_where_it_is_near_and_a_number_where_it_is_not():
+    near = line_chart([Series("a", 0, [0, 1], [55.0, 75.0])], "x", "y", "Alt.", chance=50.0)
+    (y,) = re.findall(r'y1="([\d.]+)" y2="\1" class="chance"', near)
+    frame = Frame.around([0, 1], [50.0, 75.0], x_room=0.1)
+    assert float(y) == pytest.approx(frame.at(0, 50.0)[1], abs=0.06)
+    assert ">chance 50<" in near
+    far = line_chart([Series("a", 0, [0, 1], [70.0, 75.0])], "x", "y", "Alt.", chance=20.0)
+    assert 'class="chance"' not in far
+    assert ">chance 20 ↓<" in far
+    assert "Chance: 20." in far
+
+
+def test_few_points_of_several_methods_stand_beside_one_another():
+    """Also where the budgets of some end a little later, as DotProd's do."""
+    series = [Series(f"m{i}", i, [600 + 0.1 * i, 1200], [50.0, 60.0]) for i in range(8)]
+    svg = line_chart(series, "x", "y", "Alt.")
+    places = [float(x) for x in re.findall(r'transform="translate\(([\d.]+) ', svg)]
+    assert len(places) == 16
+    assert min(abs(a - b) for i, a in enumerate(places) for b in places[:i]) > 6
+    middles = [sum(sorted(places)[k : k + 8]) / 8 for k in (0, 8)]
+    frame = Frame.around([600, 1200], [50.0, 60.0], x_room=0.1)
+    assert middles == pytest.approx([frame.at(x, 50)[0] for x in (600, 1200)], abs=0.5)
+
+
+def test_a_zero_has_no_minus():
+    svg = heat_map(["a"], [[-0.001]], "Alt.", low=-1, high=1)
+    assert ">0.00<" in svg
+    assert "-0.00" not in svg
 
 
 def test_without_data_there_is_no_picture():
@@ -99,3 +130,13 @@ def test_names_stay_text():
         assert not [e for e in page.all if e.tag == "script"]
         label = next(e.attributes["aria-label"] for e in page.all if "aria-label" in e.attributes)
         assert label.startswith(name)
+
+
+def test_few_trials_have_no_chart_and_the_best_so_far_is_a_staircase():
+    points = [(float(x), float(y), "t") for x, y in enumerate([1, 3, 2, 4])]
+    assert dots(points[:3], 0, "x", "y", "Alt.") == ""
+    assert dots([(1.0, y, t) for _, y, t in points], 0, "x", "y", "Alt.") == ""
+    svg = dots(points, 3, "x", "y", "Alt.", [(0, 1), (1, 3), (2, 3), (3, 4)])
+    (stairs,) = re.findall(r'<polyline points="([^"]+)"', svg)
+    places = [tuple(map(float, p.split(","))) for p in stairs.split()]
+    assert all(a[0] == b[0] or a[1] == b[1] for a, b in pairwise(places))

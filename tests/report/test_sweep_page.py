@@ -20,7 +20,7 @@ def test_a_sweep_gets_a_page_with_its_trials_and_the_best(swept, tmp_path, capsy
     assert page.headings[0] == "swept: a sweep over train.lr, train.warmup, train.schedule"
     headings, *rows = page.table("trials")
     assert headings == ["trial", "dev average, %", "train.lr", "train.warmup", "train.schedule",
-                        "time, s", "state"]  # fmt: skip
+                        "processor, s", "state"]  # fmt: skip
     assert [int(row[0]) for row in rows] == [
         t.number for t in sorted(study.trials, key=lambda trial: -trial.value)
     ]
@@ -35,10 +35,12 @@ def test_a_sweep_gets_a_page_with_its_trials_and_the_best(swept, tmp_path, capsy
         assert row[1] == f"{sum(scores) / 2:.2f} ± {error:.2f}"
         assert float(row[2]) == pytest.approx(trial.params["train.lr"], rel=1e-3)
         assert row[4] == trial.params["train.schedule"]
+        spent = sum(r["cost"]["cpu_seconds"] for r in results)
+        assert float(row[5]) == pytest.approx(spent, abs=0.51)
         assert row[-1] == ("best" if trial.number == study.best_trial.number else "finished")
     best = {row[0]: row[1] for row in page.table("best")[1:]}
     assert best["train.schedule"] == study.best_params["train.schedule"]
-    assert {"figure-by-train-lr", "figure-by-train-warmup", "figure-course"} <= set(page.figures)
+    assert not page.figures  # three trials are a table, and no chart
     assert {row[1] for row in page.table("by-value")[1:]} <= {"linear", "constant"}
 
 
@@ -58,6 +60,7 @@ def test_the_importance_of_settings_is_optuna_s(swept, tmp_path):
     assert shares["train.lr"] > 0.1
     run_here("report", folder)
     page = Page.of((folder / "report.html").read_text(encoding="utf-8"))
+    assert {"figure-by-train-lr", "figure-by-train-warmup", "figure-course"} <= set(page.figures)
     (figure,) = [e for e in page.all if e.attributes.get("id") == "figure-importance"]
     for key, share in shares.items():
         assert f"{key}: {share:.3g}" in figure.text

@@ -36,7 +36,7 @@ def test_a_killed_run_is_resumed_and_ends_as_if_it_had_not_been(trio, folders, m
             steps.append("killed")
             raise KeyboardInterrupt
         steps.append(loop.step)
-        taken(loop, log)
+        return taken(loop, log)
 
     monkeypatch.setattr(TrainingLoop, "take_step", step)
     with runs_in_this_process():

@@ -59,6 +59,11 @@ def test_any_name_becomes_one_folder_of_its_own(tmp_path):
     assert len({folder.name.lower() for folder in folders}) == len(names)
 
 
+def test_a_name_that_is_not_safe_has_the_same_folder_for_ever():
+    """A run goes on in it. The hash: `printf a/b | sha256sum`."""
+    assert folder_name("a/b") == "a_b-c14cddc033f6"
+
+
 def test_a_full_disk_is_told_with_file_and_remedy(tmp_path):
     def fail(file):
         raise OSError(28, "No space left on device")

@@ -38,17 +38,41 @@ def test_a_log_is_cut_back_to_its_size_at_a_checkpoint(tmp_path):
 
 
 def test_a_broken_line_is_skipped_with_a_note_and_the_later_ones_stay(tmp_path):
-    """A disk that failed left zeros, half a record, a byte that is no UTF-8 and a bare number."""
+    """A disk that failed left zeros, half a record, no UTF-8, a bare number, brackets alone."""
     path = tmp_path / "log.jsonl"
-    broken = [b"\0\0\0", b'{"event": "st', b'{"a": "\xff"}', b"3"]
+    broken = [b"\0\0\0", b'{"event": "st', b'{"a": "\xff"}', b"3", b"[" * 100_000]
     lines = [b'{"step": 1}', *broken, b'{"step": 2}', b'{"step": 3']  # the last: cut off by a kill
     path.write_bytes(b"\n".join(lines))
     said = []
     assert [record["step"] for record in read_log(path, said.append)] == [1, 2]
-    assert said == [f"{path}, line 2 and 3 more: what cannot be read is left out."]
+    assert said == [f"{path}, line 2 and 4 more: what cannot be read is left out."]
     cut_to_step(path, 2, said.append)
     assert len(said) == 2
     assert path.read_text() == '{"step": 1}\n{"step": 2}\n'
+
+
+def test_a_size_beyond_the_end_changes_nothing(tmp_path):
+    """The end of the log was lost with the disk's cache."""
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"step": 1}\n')
+    cut_to_size(path, 100)
+    cut_to_size(tmp_path / "absent", 100)
+    assert path.read_text() == '{"step": 1}\n'
+
+
+def test_a_log_begins_anew_unless_it_is_to_go_on(tmp_path):
+    for step in (1, 2):
+        log = Log(tmp_path / "log.jsonl")
+        log.write(step=step)
+        log.close()
+    assert read_log(tmp_path / "log.jsonl") == [{"step": 2}]
+
+
+def test_a_process_that_writes_nothing_has_a_log_of_no_size():
+    log = Log(None)
+    log.write(step=1)
+    assert log.size() == 0
+    log.close()
 
 
 def test_a_full_disk_names_the_log_and_the_remedy():

@@ -89,6 +89,13 @@ def test_a_file_that_cannot_be_used_is_one_sentence(tmp_path, content, said):
     assert "\n" not in str(raised.value)
 
 
+def test_processor_seconds_are_the_sum_of_their_parts_or_unknown():
+    parts = {"training_seconds": 4.0, "evaluation_seconds": 2.0, "probe_seconds": 1.0}
+    cost = Results.model_validate({**OF_0_1, "cost": {**OF_0_1["cost"], **parts}}).cost
+    assert cost.processor == 7.0
+    assert Results.model_validate(OF_0_1).cost.processor is None
+
+
 def test_averages_of_tasks_never_trained_on_are_apart():
     own = {"dev": {**OF_0_1["dev"], "far": {"accuracy": 40.0}, "near": {"accuracy": 60.0}}}
     metrics = {**OF_0_1["metrics"], "far": "accuracy", "near": "accuracy"}

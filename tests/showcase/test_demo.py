@@ -1,4 +1,4 @@
-"""The demo: all three parts through the command line, sentences that follow the numbers, reuse."""
+"""The demo: all four parts through the command line, sentences that follow the numbers, reuse."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ import torch
 from made_results import made_results
 from rich.console import Console
 
-from gradaccord.cli.demo_screen import HEADINGS, methods_table
+from gradaccord.cli.app import app
+from gradaccord.cli.demo_screen import HEADINGS, NEXT, methods_table
 from gradaccord.compare.budget import EqualBudget
 from gradaccord.compare.processes import Run
-from gradaccord.compare.specs import Spec, with_controls
+from gradaccord.compare.specs import Spec, parse_methods, with_controls
 from gradaccord.compare.summary import summarise
 from gradaccord.data.text import cldr
 from gradaccord.models.trunks.characters import CharacterEncoder, CharacterTokens, CharacterTrunk
@@ -31,6 +32,7 @@ from gradaccord.showcase.demo.findings import findings
 from gradaccord.showcase.demo.glyphs import Glyphs
 from gradaccord.showcase.demo.names import Names, demo_methods, recipe
 from gradaccord.showcase.demo.settings import METHODS, Settings
+from gradaccord.showcase.demo.valley import Valleys
 from gradaccord.showcase.landscape.runs import Result, Row
 from gradaccord.showcase.landscape.runs import Settings as Lengths
 from gradaccord.train.probes import Forgetting
@@ -39,6 +41,7 @@ BUDGET = EqualBudget(kind="gradients", amount=100)
 
 METHOD = "sequential_reptile:inner_steps=20,outer_lr=0.3"
 CONTROL = "sequential_reptile:inner_steps=20,outer_lr=1"
+SHORT = "seq. reptile (K 20, eta .3)"
 GLYPHS = Glyphs(20.0, 61.0, 2.0, 3, 45.0, 60.0, 80, 240)
 
 
@@ -48,6 +51,14 @@ def row(method: str, **trapped: float) -> Row:
 
 
 PLANE = Result(settings=Lengths(2), rows=[row("MTL", x1=1.0), row("Reptile")], sweep=[])
+
+VALLEY = Valleys(
+    starts=16,
+    steps=20_000,
+    rates=(0.003, 0.01),
+    learned={"sum": [0, 1], "pcgrad": [2, 15]},
+    ends={"sum": [-40.0, -10.0], "pcgrad": [-30.0, -100.0]},
+)
 
 
 def run_of(spec: Spec, seed: int, score: float, unseen: float, masked: float) -> Run:
@@ -82,32 +93,35 @@ def names(scores: dict[str, list[float]], masked: dict[str, float] | None = None
 
 def test_a_gain_over_the_control_too_is_called_one() -> None:
     found = names({"sum": [60, 61, 62], CONTROL: [60.1, 61, 61.9], METHOD: [63, 64.1, 65.2]})
-    first, second, third = findings(PLANE, found, GLYPHS)
-    assert f"{METHOD} (+3.10 points, p < 0.001, Holm 0.001) beats both sum (61.00 ± 0.58 %)" in first
+    first, second, third, fourth = findings(PLANE, VALLEY, found, GLYPHS)
+    assert f"{SHORT} (+3.10 points, p 0.001) beats both sum (61.00 ± 0.58 %)" in first
     assert "no method differs clearly from sum (41.00 ± 0.58 %" in second
     assert re.search(r"; every test could see \d+\.\d\d points\)", second)
-    assert "1 of 2 methods always end in one task's own optimum (MTL)" in third
-    assert "1 of 2 methods never" in third
-    assert "from 20 % before to 61 ± 2 % after 3 steps" in third
-    assert "meta-training is worth 15 points" in third
+    assert "PCGrad learns both from 15 of 16 starts and plain descent on the sum from 1" in third
+    assert "at the rates 0.003, 0.01: PCGrad 2, 15, the sum 0, 1" in third
+    assert "1 of 2 methods always end in one task's own optimum (MTL)" in fourth
+    assert "1 of 2 methods never" in fourth
+    assert "from 20 % before to 61 ± 2 % after 3 steps" in fourth
+    assert "meta-training is worth 15 points" in fourth
 
 
 def test_a_gain_that_the_control_has_too_is_none() -> None:
     found = names({"sum": [60, 61, 62], CONTROL: [63.1, 64.2, 65], METHOD: [63, 64.1, 65.2]})
-    first = findings(PLANE, found, GLYPHS)[0]
+    first = findings(PLANE, VALLEY, found, GLYPHS)[0]
     assert "no method clearly beats both sum (61.00 ± 0.58 %) and its own control over 3 seeds" in first
     assert re.search(
-        rf"{METHOD} is [+-]0\.00 points, p 1\.00, Holm 1\.00, could see \d\.\d\d against {CONTROL}",
+        rf"{re.escape(SHORT)} is [+-]0\.00 points, p 1\.00, which could see \d\.\d\d, against its "
+        "control",
         first,
     )
-    assert f"the control {CONTROL}, which takes a step for every batch" in first
+    assert "the control seq. reptile (K 20, eta 1), which steps on every batch" in first
 
 
 @pytest.mark.parametrize("seeds", [1, 2])
 def test_fewer_than_three_seeds_have_no_p_value(seeds: int) -> None:
     """Two seeds with equal differences were called a clear gain, p < 0.001."""
     found = names({"sum": [60, 61][:seeds], CONTROL: [61, 62][:seeds], METHOD: [70, 71][:seeds]})
-    first = findings(PLANE, found, GLYPHS)[0]
+    first = findings(PLANE, VALLEY, found, GLYPHS)[0]
     assert "no method clearly beats both" in first
     assert "no p value can be given for fewer than three seeds" in first
     console = Console(width=80, record=True, file=io.StringIO())
@@ -117,20 +131,20 @@ def test_fewer_than_three_seeds_have_no_p_value(seeds: int) -> None:
 
 def test_forgetting_is_told_beside_the_training_loss() -> None:
     scores = {"sum": [60.0, 61, 62], CONTROL: [60.0, 61, 62], METHOD: [60.0, 61, 62]}
-    alike = findings(PLANE, names(scores), GLYPHS)[1]
+    alike = findings(PLANE, VALLEY, names(scores), GLYPHS)[1]
     assert (
         "does not differ clearly (masked-character loss +0.51 to +0.51; the test could see 0.01)"
         in alike
     )
-    lazy = findings(PLANE, names(scores, {METHOD: 2.2}), GLYPHS)[1]
-    assert f"{METHOD} forgets least of them (masked-character loss +0.21" in lazy
+    lazy = findings(PLANE, VALLEY, names(scores, {METHOD: 2.2}), GLYPHS)[1]
+    assert f"{SHORT} forgets least of them (masked-character loss +0.21" in lazy
     assert "who forgets least has also learned least" in lazy
 
 
 def test_meta_training_that_harms_is_said_to() -> None:
     scores = {"sum": [60.0, 61], CONTROL: [60.0, 61], METHOD: [60.0, 61]}
     harmed = dataclasses.replace(GLYPHS, validated=40.0)
-    assert "meta-training has cost 5 points" in findings(PLANE, names(scores), harmed)[2]
+    assert "meta-training has cost 5 points" in findings(PLANE, VALLEY, names(scores), harmed)[3]
 
 
 def test_shares_of_trapped_runs_are_means_over_starts() -> None:
@@ -164,6 +178,13 @@ def test_the_table_fits_eighty_columns() -> None:
     assert "(c)" in text
     assert "…" not in text
     assert all(heading in text for heading in HEADINGS)
+
+
+def test_the_next_commands_exist_and_name_methods_that_do() -> None:
+    known = {command.name or command.callback.__name__ for command in app.registered_commands}
+    assert {command.split()[1] for command in NEXT} <= known
+    methods = NEXT[-1].split("--methods ")[1].split()[0]
+    assert [spec.method for spec in parse_methods(methods)] == methods.split(",")
 
 
 def test_the_encoder_is_small_and_blind_to_padding() -> None:
@@ -206,7 +227,7 @@ def gradaccord(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str], str]:
-    """All three parts, very short: the folder, the command and what it printed."""
+    """All four parts, very short: the folder, the command and what it printed."""
     folder = tmp_path_factory.mktemp("demo")
     command = ["demo", "--fast", "--seeds", "1", "--gradients", "24", "--methods", "pcgrad"]
     command += ["--out", str(folder / "out")]
@@ -219,14 +240,19 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str], st
 def test_the_whole_demo_through_the_command_line(small: tuple[Path, list[str], str]) -> None:
     folder, _, said = small
     out = folder / "out"
-    assert said.rstrip().endswith(f"The report: {out / 'report.html'}")
+    *_, picture, heading, first, second, third = said.rstrip().splitlines()
+    assert picture == f"The picture of it: {out / 'report.html'}"
+    assert heading == "Next, with your own files:"
+    assert (first.strip(), second.strip(), third.strip()) == NEXT
     found = said.split("What was found:\n")[1].splitlines()
-    assert [line.split()[:2] for line in found[:3]] == [["On", "the"], ["On", "unseen"], ["On", "the"]]
-    assert "a look, not a result" in found[3]
+    begins = [" ".join(line.split()[:2]) for line in found[:4]]
+    assert begins == ["On the", "On unseen", "In a", "On the"]
+    assert "a look, not a result" in found[4]
     page = (out / "report.html").read_text(encoding="utf-8")
-    for expected in ("Three optima on a plane", "Characters from one picture each", found[0]):
+    titles = ("Three optima on a plane", "A valley of two tasks", "Characters from one picture each")
+    for expected in (*titles, found[0]):
         assert expected.replace("'", "&#39;") in page
-    assert page.count("data:image/png;base64,") == 3
+    assert page.count("data:image/png;base64,") == 4
     results = json.loads((out / "pcgrad/seed-0/results.json").read_text(encoding="utf-8"))
     assert set(results["trained"]) == set(cldr.LANGUAGES)
     assert {"fr", "zu"} <= set(results["test"])
@@ -241,7 +267,7 @@ def test_the_whole_demo_through_the_command_line(small: tuple[Path, list[str], s
 def test_a_second_call_reuses_what_is_finished(small: tuple[Path, list[str], str]) -> None:
     folder, command, said = small
     finished = [*(folder / "out").rglob("results.json")]
-    assert len(finished) == 4  # the plane, two runs on the names, the characters
+    assert len(finished) == 5  # the plane, the valley, two runs on the names, the characters
     before = {path: path.stat().st_mtime_ns for path in finished}
     again = gradaccord(folder, *command)
     assert again.returncode == 0, again.stdout + again.stderr

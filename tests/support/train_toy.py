@@ -120,7 +120,7 @@ def interrupted(run, monkeypatch):
         def step(loop, log):
             if loop.step == after:
                 raise KeyboardInterrupt
-            taken(loop, log)
+            return taken(loop, log)
 
         with monkeypatch.context() as patched:
             patched.setattr(TrainingLoop, "take_step", step)

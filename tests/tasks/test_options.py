@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 import torch
@@ -42,12 +42,18 @@ VALUES: dict[str, Any] = {
     "decoding": "constrained", "prefix": "sum: ", "max_summary": 5, "beams": 2,
     "length_penalty": 0.5, "no_repeat": 3, "label_smoothing": 0.1, "stemming": False,
     "references": "mean", "words": "spaced", "mean": [0.1], "std": [0.2], "crop": 2, "flip": True,
-    "size": 14, "share": 0.2, "seed": 3,
+    "size": 14, "share": 0.2, "seed": 3, "metric": "of the kind",
 }  # fmt: skip
 
 
 def options_of(kind: str) -> list[str]:
     return [field.name for field in fields(KINDS[kind])]  # type: ignore[arg-type]
+
+
+def metrics_of(kind: str) -> tuple[str, ...]:
+    """The default first."""
+    first = KINDS[kind].metric
+    return (first, *(one for one in get_args(get_type_hints(KINDS[kind])["metric"]) if one != first))
 
 
 def test_every_option_is_here() -> None:
@@ -57,7 +63,7 @@ def test_every_option_is_here() -> None:
 @pytest.mark.parametrize("option", VALUES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_option_that_a_kind_does_not_use_is_refused_by_name(kind: str, option: str) -> None:
-    value = VALUES[option]
+    value = metrics_of(kind)[-1] if option == "metric" else VALUES[option]
     source: dict[str, Any] = {"files": {"train": "a.jsonl"}, "kind": kind}
     if kind == "image":
         source = {"data": "mnist"}
@@ -179,10 +185,16 @@ CASES: dict[str, tuple[dict[str, Any], list[Any], list[Any]]] = {
 WITH = {"null_threshold": {"unanswerable": True}}
 OTHER = {
     ("classification", "labels"): ["b", "a"], ("tagging", "labels"): ["LOC", "PER"],
+    **{(kind, "metric"): metrics_of(kind)[-1] for kind in KINDS},
     ("image", "labels"): ["b", "a"], "std": [99.0], "max_length": 20, "null_threshold": 1e9, "beams": 1,
     "max_summary": 5, "length_penalty": -9.0, "no_repeat": 1,
 }  # fmt: skip
-EFFECTS = [(kind, option) for kind in KINDS for option in options_of(kind)]
+EFFECTS = [
+    (kind, option)
+    for kind in KINDS
+    for option in options_of(kind)
+    if option != "metric" or len(metrics_of(kind)) > 1
+]
 
 
 @pytest.fixture(scope="module")
@@ -214,7 +226,7 @@ def traced(trunks: dict[str, Any], kind: str, options: dict[str, Any]) -> str:
     answers = task.answers(examples, encoded, rows) if kind == "question_answering" else []  # type: ignore[attr-defined]
     scores = {} if kind == "masked_lm" else task.score(examples, predictions)
     read = {name: part.tolist() for name, part in encoded.parts()[0].items()}
-    return repr((read, loss.item(), items, found, answers, scores))
+    return repr((read, loss.item(), items, found, answers, scores, task.main_metric))
 
 
 @pytest.mark.parametrize(("kind", "option"), EFFECTS)

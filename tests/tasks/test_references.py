@@ -1,5 +1,6 @@
 """Scores without skill, and the marks of models that are no better."""
 
+import math
 import random
 from dataclasses import replace
 from statistics import fmean
@@ -102,6 +103,10 @@ def test_choices_cloze_and_several_answers():
         MultiAnswer().score(many, draw.choices([True, False], k=len(many)))["f1a"] for _ in range(50)
     ]
     assert found.chance == pytest.approx(fmean(guessed), abs=0.5)
+    pairs = [Candidate("p", str(i // 2), str(i % 2), 1) for i in range(8)] + [
+        Candidate("p", "z", "a", 0)
+    ]
+    assert of(MultiAnswer(metric="em"), pairs, [True] * 9).chance == 30.0  # (4 / 4 + 1 / 2) / 5
 
 
 def test_questions_without_an_answer_are_the_majority_where_they_count():
@@ -130,6 +135,10 @@ def test_masked_tokens_and_tags():
     said = [{"tokens": [1, 1, 1, 1], "masked": [1, 1, 2, 3], "loss": 1.0}]
     found = of(MaskedLM(), lines, said)
     assert (found.chance, found.majority) == (pytest.approx(100 / 3), 50.0)
+    found = of(MaskedLM(metric="loss"), lines, said)
+    assert found.chance == pytest.approx(-math.log(3))
+    assert found.majority == pytest.approx(-(math.log(2) + math.log(4)) / 2)  # the entropy
+    assert found.mark == ""
     people = [Tagged(("Ann", "ran"), ("B-PER", "O"), str(i)) for i in range(200)]
     found = of(Tagging(labels=("PER",)), people, [["B-PER", "O"]] * 200)
     assert found.majority == 0.0

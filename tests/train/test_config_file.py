@@ -76,10 +76,6 @@ def test_what_is_written_is_read_back_equal(file, tmp_path):
         (("lr: 2e-5", "lr: -1"), "greater than 0"),
         (("epochs: 3", "epochs: 3\n  steps: 4"), "`epochs` and `steps` both say how long"),
         (("tasks:", "task:"), "line 2: the top level has no key 'task': did you mean 'tasks'?"),
-        (
-            ("sst: sst", "sst: {files: {train: a.csv}}"),
-            "line 3: `tasks.sst`: own `files` need a `kind`",
-        ),
         (("sst: sst", "sst: {data: sst, evaluate_only: true, source: x}"), "name a trained task"),
         (
             ("model: minilm", "model: minilm\nmodel: x"),
@@ -293,7 +289,7 @@ HOSTILE = {
     "a key that is no text": ("tasks:\n  2001-01-01: sst", "line 2"),
     "a key of bytes": ("tasks: {!!binary aGk=: sst}", "line 1"),
     "no key": ("tasks: {null: sst}", "line 1"),
-    "a number as a key": ("tasks: {1: sst}", "line 1"),
+    "a fraction as a key": ("tasks: {1.5: sst}", "line 1"),
     "a set": ("tasks: !!set {a, b}", "line 1"),
     "pairs": ("tasks: !!pairs [a: b]", "line 1"),
     "no such day": ("tasks: {a: 2001-99-99}", "line 1"),
@@ -337,3 +333,18 @@ def test_anchors_and_merges_are_read(tmp_path):
     )
     tasks = read_config(path).tasks
     assert [task.options["max_length"] for task in tasks.values()] == [9, 8]
+
+
+def test_own_files_in_one_line(tmp_path):
+    file = tmp_path / "a.yaml"
+    task = "{kind: classification, train: a.csv, test: [b.csv], columns: {label: 0, first: [1, 2]}"
+    file.write_text(f"model: minilm\ntasks:\n  news: {task}, labels: {{1: world, 2: sport}}}}\n")
+    own = read_config(file).tasks["news"]
+    assert own.files == {"train": str(tmp_path / "a.csv"), "test": [str(tmp_path / "b.csv")]}
+    assert own.columns == {"label": "0", "first": ["1", "2"]}
+    assert own.labels == {"1": "world", "2": "sport"}
+    write_config(read_config(file), tmp_path / "b.yaml")
+    assert read_config(tmp_path / "b.yaml") == read_config(file)
+    file.write_text("model: minilm\ntasks:\n  sst: {data: sst, header: false}\n")
+    with pytest.raises(ConfigError, match=r"line 3: .*`header` is about own `files`: leave it out\.$"):
+        read_config(file)

@@ -1,7 +1,11 @@
 """What is evaluated and kept as the best."""
 
+from statistics import fmean
+
+import pytest
 import torch
-from train_toy import same, weights
+from small_models import TEXTS
+from train_toy import said, same, weights
 from transformers import AutoModel
 
 from gradaccord.runs.checkpoints import load as load_state
@@ -49,3 +53,51 @@ def test_evaluation_and_probes_count_in_the_cost_apart_from_training(configured,
     resumed = run(config, "broken", resume=True).cost
     assert resumed.probe_seconds > 0.5 * whole.probe_seconds  # those before the interruption count
     assert resumed.batches == whole.batches == 18
+
+
+def test_the_chosen_metric_chooses_the_weights_and_makes_the_averages(content, configured, run):
+    chosen = {"film": "f1", "bank": "accuracy", "long": "spearman"}
+    tasks = {name: {**content["tasks"][name], "metric": metric} for name, metric in chosen.items()}
+    results = run(configured(tasks=tasks, train={"steps": 6, "lr": 5e-3, "evaluate_every": 1}))
+    assert results.metrics == chosen
+    averages = {
+        e.step: fmean(e.scores[task][metric] for task, metric in chosen.items())
+        for e in results.evaluations
+    }
+    assert [e.average for e in results.evaluations] == pytest.approx(list(averages.values()))
+    assert results.best_step == max(averages, key=averages.get)
+    assert results.main_scores("dev")["film"] == results.dev["film"]["f1"]
+    assert results.reference("film", "dev").majority == pytest.approx(100 / 3)  # of F1, not accuracy
+
+
+@pytest.mark.parametrize("metric", ["perplexity", "loss"])
+def test_a_metric_is_better_the_lower_where_that_is_so(
+    metric, content, configured, run, tmp_path, capsys
+):
+    """Masked-LM scores get worse here, at a rate that is far too high: the first weights are kept."""
+    (tmp_path / "text.txt").write_text("\n".join(TEXTS * 3))
+    files = dict.fromkeys(("train", "dev"), str(tmp_path / "text.txt"))
+    task = {"kind": "masked_lm", "files": files, "max_length": 16, "metric": metric}
+    train = {"steps": 4, "lr": 0.5, "evaluate_every": 1, "warmup": 0.0, "clip": None}
+    results = run(configured(tasks={"text": task}, train=train))
+    values = {e.step: e.scores["text"][metric] for e in results.evaluations}
+    assert min(values.values()) < max(values.values())
+    assert results.best_step == min(values, key=values.get)
+    assert results.metrics == {"text": f"-{metric}"}
+    assert results.average("dev") == -results.dev["text"][metric]
+    assert next(iter(results.scores_shown("dev")["text"])) == f"-{metric}"
+    known = results.reference("text", "dev")
+    assert known.chance <= known.majority < 0  # by the tokens' frequencies is better than uniform
+    shown = said(capsys, "export", tmp_path / "run", "--out", tmp_path / "out", code=0)
+    assert "Written" in shown
+    assert f"| -{metric} | -{results.dev['text'][metric]:.2f} |" in (
+        (tmp_path / "out" / "README.md").read_text().replace("\\", "")
+    )
+
+
+def test_a_metric_that_a_kind_has_not_is_one_sentence(written, capsys):
+    wrong = said(capsys, "validate", written(), "tasks.film.metric=F1")
+    assert "Task 'film': `metric` is 'F1': " in wrong
+    assert "'accuracy' or 'f1'" in wrong
+    wrong = said(capsys, "validate", written(), "tasks.long.metric=spearmann")
+    assert "did you mean 'spearman'? (It may be 'pearson' or 'spearman'.)" in wrong

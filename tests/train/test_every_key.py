@@ -14,7 +14,7 @@ from train_toy import weights
 
 from gradaccord.models.multitask import MultiTaskModel
 from gradaccord.runs.log import read_log
-from gradaccord.train.config import Config
+from gradaccord.train.config import TABLE_KEYS, Config
 from gradaccord.train.config_file import _section
 from gradaccord.train.setup import load_dataset, load_problem
 
@@ -27,6 +27,12 @@ ELSEWHERE = {
     "probe.masked_lm": "train/test_probes.py::test_what_is_forgotten_is_followed",
     "sampler.pairs": "data/test_pairs.py::test_both_pair_two_tasks_if_asked_to",
     "tasks.clusters": "train/test_setup.py::test_clusters_of_a_task_are_trained_on_as_tasks",
+    "model.freeze": "train/test_setup.py::test_frozen_weights_stay_cost_nothing_and_resume_bit_equal",
+    "tasks.patience": "train/test_task_patience.py::"
+    "test_a_task_is_dropped_the_others_go_on_and_the_run_resumes_bit_equal",
+    "tasks.metric": "train/test_evaluation.py::"
+    "test_the_chosen_metric_chooses_the_weights_and_makes_the_averages",
+    "tasks.weight": "train/test_task_weights.py::test_a_weighted_sum_is_the_sum_of_weighted_gradients",
     "tasks.evaluate_only": "train/test_setup.py::test_unseen_tasks_are_judged_by_a_trained_head",
     "train.checkpointing": "train/test_wrapped_model.py::test_checkpointing_changes_no_weight",
     "train.compile": "train/test_wrapped_model.py::test_a_compiled_trunk_is_run_and_changes_no_weight",
@@ -36,8 +42,10 @@ ELSEWHERE = {
     "train.micro_batches": "train/test_loop.py::test_dropout_is_on_from_the_first_step",
     "train.optimizer.name": "train/test_optimizers.py::test_every_optimiser_takes_a_step",
     "train.patience": "train/test_loop.py::test_early_stopping_is_told",
-    "train.tensorboard": "train/test_tensorboard.py::"
-    "test_curves_are_those_of_the_log_also_after_a_restart",
+    **dict.fromkeys(
+        ("train.tensorboard", "train.log_with"),
+        "train/test_trackers.py::test_curves_are_those_of_the_log_also_after_a_restart",
+    ),
     "train.warm_start.task": "train/test_phase.py::test_a_warm_start_trains_its_task_alone_first",
 }
 
@@ -64,6 +72,17 @@ def checkpoints(folder, results, said):
 
 def evaluations(folder, results, said):
     return [record.step for record in results.evaluations]
+
+
+LORA = "test_lora_trains_adapters_resumes_bit_equal_and_is_saved_as_a_plain_model"
+ELSEWHERE |= {
+    f"model.lora.{key}": f"train/test_setup.py::{LORA}"
+    for key in ("r", "lora_alpha", "lora_dropout", "target_modules")
+}
+ELSEWHERE |= {
+    "model.lora.use_rslora": "models/test_lora.py::test_the_merged_weight_is_the_formula",
+    "model.lora.use_dora": "models/test_lora.py::test_the_pooling_layer_gets_nothing_to_train",
+}
 
 
 # Keys whose change another run shows: what is changed, and what must differ by it.
@@ -98,6 +117,7 @@ HERE = {
     "tasks.cut": "test_cut_and_limit", "tasks.dev_as_test": "test_dev_as_test",
     "tasks.label_noise": "test_label_noise", "tasks.data": "test_data_folder",
     "tasks.files": "test_own_files", "tasks.kind": "test_own_files", "tasks.labels": "test_own_files",
+    **dict.fromkeys((f"tasks.{key}" for key in TABLE_KEYS), "test_how_own_files_are_written"),
     "tasks.limit": "test_cut_and_limit",
     "tasks.shared_head": "test_heads", "tasks.source": "test_heads",
     "train.evaluation_batch_size": "test_evaluation_batch_size",
@@ -179,6 +199,24 @@ def test_own_files(content, configured, tmp_path):
         ("other", "yes"): [1, 1],
     }  # fmt: skip
     assert load_dataset("long", configured().tasks["long"], None).kind == "regression"
+
+
+def test_how_own_files_are_written(configured, tmp_path):
+    whole = {"format": "csv", "encoding": "latin-1", "columns": ["first", "label"]}
+
+    def read(**changes):
+        task = {"kind": "classification", "train": str(tmp_path / "x.dat"), **whole, **changes}
+        own = load_dataset("x", configured(tasks={"x": task}).tasks["x"], None)
+        return [(e.first, own.labels[e.label]) for e in own.splits["train"]]
+
+    (tmp_path / "x.dat").write_bytes('text;label\n"é, è";1\n"a;b";2\n'.encode("latin-1"))
+    assert read() == [("é, è", "1"), ("a;b", "2")]
+    assert read(header=False) == [("text", "label"), ("é, è", "1"), ("a;b", "2")]
+    for key, value in (("quotes", False), ("separator", "comma"), ("format", None)):
+        with pytest.raises(ValueError, match=r"x\.dat"):
+            read(**{key: value})
+    with pytest.raises(ValueError, match="set `encoding`"):
+        read(encoding="utf-8")
 
 
 def test_cut_and_limit(content, configured):

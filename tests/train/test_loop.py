@@ -1,6 +1,11 @@
 """The loop: micro-batches, dropout, early stopping, and a clean end by Ctrl-C and SIGTERM."""
 
+import fcntl
+import os
 import signal
+import termios
+import time
+from contextlib import suppress
 
 import pytest
 import torch
@@ -29,6 +34,16 @@ def test_dropout_is_on_from_the_first_step(configured, run, tmp_path):
         run(configured(train={"steps": 2, "seed": 0, "micro_batches": 1 + seed}), f"run{seed}")
         first.append(read_log(tmp_path / f"run{seed}" / "log.jsonl")[0]["loss"])
     assert first[0] != pytest.approx(first[1], rel=1e-3)
+
+
+def test_what_is_done_beside_steps_is_shown(configured, run):
+    seen = {}
+    config = configured(train={"steps": 2, "evaluate_every": 2, "save_every": 2})
+    run(config, show=lambda now: seen.setdefault(now.doing.partition(" ")[0], []).append(now.doing))
+    assert {"", "evaluating", "probing", "saving"} <= seen.keys()
+    assert any(doing.endswith(" dev") for doing in seen["evaluating"])
+    saved = {"saving a checkpoint", "saving the best weights", "saving the model"}
+    assert set(seen["saving"]) == saved
 
 
 def test_early_stopping_is_told(configured, run):
@@ -60,6 +75,42 @@ def test_ctrl_c_saves_and_prints_how_to_go_on(written, tmp_path, command, capsys
     said(capsys, *arguments, "--resume", code=0)
     said(capsys, "train", file, "--out", tmp_path / "whole", code=0)
     assert same(weights(tmp_path / "run"), weights(tmp_path / "whole"))
+
+
+def test_ctrl_c_on_a_terminal_is_answered_at_once(written, tmp_path, command):
+    """The key itself, on a terminal of the run's own; the bar is live there."""
+    file = written(train={"steps": 5000, "save_every": 5000, "evaluate_every": 5000})
+    ours, its = os.openpty()
+
+    def own_terminal():
+        fcntl.ioctl(its, termios.TIOCSCTTY, 0)
+        os.dup2(its, 0)
+        os.dup2(its, 1)
+
+    process = command(
+        "train", file, "--out", tmp_path / "run", start_new_session=True, before=own_terminal,
+        pass_fds=[its],
+    )  # fmt: skip
+    os.close(its)
+    os.set_blocking(ours, False)
+    shown = [""]
+
+    def shows(text):
+        with suppress(OSError):  # nothing yet; or the terminal of a process that has ended
+            shown[0] += os.read(ours, 1 << 16).decode(errors="replace")
+        return text in shown[0]
+
+    until(lambda: shows("step 1"))
+    os.write(ours, b"\x03")
+    pressed = time.monotonic()
+    until(lambda: shows("Ctrl-C: finishing"))
+    assert time.monotonic() - pressed < 2  # a second on a machine that does nothing else
+    assert "then saving a checkpoint; press again to stop at once." in shown[0]
+    until(lambda: shows("--resume") and process.poll() is not None)
+    os.close(ours)
+    assert process.returncode == 130
+    assert "Saved at step" in shown[0]
+    assert list(tmp_path.glob("run/checkpoints/step-*"))
 
 
 def test_ctrl_c_again_while_it_saves_changes_nothing(configured, run, tmp_path, monkeypatch):

@@ -57,7 +57,7 @@ def test_no_step_is_taken_on_a_gradient_of_nan(method, configured, run, tmp_path
             trained.append(loop.model)
             weight = next(loop.model.trunk.parameters())
             weight.register_hook(lambda gradient: gradient * float("nan"))
-        taken(loop, log)
+        return taken(loop, log)
 
     monkeypatch.setattr(TrainingLoop, "take_step", step)
     config = configured(method=method, train={"clip": None, "save_every": 1})

@@ -29,6 +29,8 @@ OPTIONS = {
     "reptile": {"inner_steps": 5},
     "fomaml": {"inner_steps": 3},
     "multitask_reptile": {"inner_steps": 2},
+    "averaged": {"decay": 0.7, "start": 2},
+    "sequential_averaged": {"average": "swa", "start": 5},
     "dotprod": {"mode": "difference"},
 }
 
@@ -74,8 +76,9 @@ def test_torchjd_weights_belong_to_the_tasks_as_configured(configured, run, monk
     methods = []
 
     def step(loop, log):
-        taken(loop, log)
+        rows = taken(loop, log)
         methods.append(loop.phase.method)
+        return rows
 
     monkeypatch.setattr(TrainingLoop, "take_step", step)
     method = {"name": "torchjd", "weighting": "Constant", "weights": [1, 2, 5]}
@@ -253,7 +256,7 @@ def test_the_log_is_on_the_disk_before_the_checkpoint_that_goes_on_from_it(confi
             seen[int(kept[-1].name[5:])] = max(steps, default=0)
 
     run(configured(train={"save_every": 2, "evaluate_every": 12}), show=look)
-    assert set(seen) == {2, 4, 6, 8, 10}
+    assert set(seen) == {2, 4, 6, 8, 10, 12}
     assert all(last >= step for step, last in seen.items()), seen
 
 

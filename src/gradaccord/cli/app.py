@@ -8,16 +8,21 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from shutil import get_terminal_size
+from textwrap import fill
 from typing import Annotated
 
 import typer
 
+from gradaccord.cli.cache import cache
 from gradaccord.cli.compare import compare
 from gradaccord.cli.demo import demo
 from gradaccord.cli.doctor import doctor
+from gradaccord.cli.evaluate import evaluate
 from gradaccord.cli.exit_codes import (
     INTERRUPTED,
     UsageError,
+    as_sentence,
     check_surroundings,
     missing_package,
     system_sentence,
@@ -54,22 +59,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except ModuleNotFoundError as error:
         if missing_package(error) == str(error):  # no package of an extra: a fault of ours
             raise
-        print(f"gradaccord: {missing_package(error)}", file=sys.stderr)
+        _complain(missing_package(error))
         sys.exit(2)
     except UsageError as error:
-        message = " ".join(getattr(error, "format_message", error.__str__)().split())
-        print(f"gradaccord: {message}{'' if message[-1:] in '.?' else '.'}", file=sys.stderr)
+        _complain(as_sentence(error))
         sys.exit(2)
     except BrokenPipeError:  # whoever read the output has seen enough
         _drop_output()
         sys.exit(1)
     except OSError as error:
-        print(f"gradaccord: {system_sentence(error)}", file=sys.stderr)
+        _complain(system_sentence(error))
         _drop_output()
         sys.exit(2)
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(INTERRUPTED)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _complain(sentence: str) -> None:
+    """On a terminal it is broken between words, in a file not at all."""
+    said = f"gradaccord: {sentence}"
+    if sys.stderr.isatty():
+        width = get_terminal_size().columns
+        said = fill(said, width, break_long_words=False, break_on_hyphens=False)
+    print(said, file=sys.stderr)
 
 
 def _drop_output() -> None:
@@ -98,7 +111,7 @@ def _start(
 ) -> None:
     """Train neural networks with gradients that agree.
 
-    Start here; it takes about five minutes and downloads nothing:
+    Start here; it takes about three minutes and downloads nothing:
 
     [bold]gradaccord demo[/bold]
     """
@@ -117,6 +130,8 @@ app.command()(reproduce)
 app.command("list")(list_)
 app.command()(init)
 app.command()(export)
+app.command()(evaluate)
 app.command()(predict)
 app.command()(doctor)
+app.command()(cache)
 app.add_typer(fewshot, name="fewshot")

@@ -48,16 +48,23 @@ def compare(
         int | None, typer.Option(min=1, metavar="N", help="Runs at a time; default: what fits.")
     ] = None,
     budget: Annotated[
-        Budget, typer.Option(help="What is equal: batches seen, batch gradients, processor seconds.")
+        Budget,
+        typer.Option(
+            metavar="UNIT", help="What is equal: epochs, batch gradients, or processor seconds."
+        ),
     ] = Budget.gradients,
     controls: Annotated[
         bool, typer.Option(help="Add each method's control: the same steps without its idea.")
     ] = True,
+    wide: Annotated[
+        bool, typer.Option("--wide", help="Print every task, p value and cost, too.")
+    ] = False,
 ) -> None:
     """Train several methods on several seeds at equal budgets, and test their differences.
 
     Finished runs are reused. A run that fails does not stop the others; the table
-    marks it. Every method's control is added. For example:
+    marks it. Every method's control is added. A summary is printed, everything is
+    written; the same command with --wide prints it all. For example:
 
     [bold]gradaccord compare trio.yaml --methods pcgrad,gradvac,stl --seeds 5[/bold]
     """
@@ -66,11 +73,12 @@ def compare(
     console = Console()
     with user_mistakes(ValueError, OSError, ModuleNotFoundError), ExitStack() as stack:
         from gradaccord.cli.compare_screen import Screen
+        from gradaccord.cli.screen import watching
         from gradaccord.compare.processes import jobs_that_fit, run_all
         from gradaccord.compare.setup import set_up
         from gradaccord.compare.specs import Spec, parse_methods, with_controls
-        from gradaccord.compare.summary import summarise
-        from gradaccord.compare.tables import terminal, write_tables
+        from gradaccord.compare.summary import lost_runs, summarise
+        from gradaccord.compare.tables import summary_notes, summary_table, terminal, write_tables
         from gradaccord.runs.about import about
         from gradaccord.runs.files import ABOUT, write_json
         from gradaccord.runs.lock import locked
@@ -82,7 +90,8 @@ def compare(
         specs = with_controls(parse_methods(methods), Spec.parse(baseline), controls)
         folder = out if out is not None else Path("runs") / f"{file.stem}-compare"
         stack.enter_context(locked(folder))
-        setup = set_up(base, specs, seeds, folder, load_problem(base, data), budget.value)
+        with watching(console) as watch:
+            setup = set_up(base, specs, seeds, folder, load_problem(base, data, watch), budget.value)
         jobs = jobs or jobs_that_fit(setup.memory_mb)
         write_json(folder / ABOUT, about(["gradaccord", *sys.argv[1:]]))
         screen.say(
@@ -92,15 +101,22 @@ def compare(
         began = time.monotonic()
         try:
             with screen.running():
-                run_all(setup.runs, data=data, jobs=jobs, show=screen.show)
+                run_all(setup.runs, data=data, jobs=jobs, show=screen.show, say=screen.say)
         except KeyboardInterrupt:
             screen.say("Interrupted; every run is saved. The same command continues.")
             raise typer.Exit(INTERRUPTED) from None
         comparison = summarise(setup.runs)
         written = write_tables(comparison, folder)
-    for table in terminal(comparison, console.width):
-        console.print(table, "", sep="\n", markup=False)
-    for sentence in (*comparison.remarks, *comparison.findings):
+    console.print(summary_table(comparison), "", sep="\n", markup=False)
+    for sentence in (*summary_notes(comparison), *lost_runs(comparison), *comparison.findings):
         screen.say(sentence)
+    if wide:
+        for table in terminal(comparison, console.width):
+            console.print("", table, sep="\n", markup=False)
+        for sentence in ("", *comparison.remarks):
+            screen.say(sentence)
     screen.say(f"Took {time.monotonic() - began:.0f} s. Written: {', '.join(map(str, written))}")
-    screen.say(f"The whole picture: gradaccord report {folder}")
+    screen.say(
+        f"The whole picture: gradaccord report {folder}"
+        + ("" if wide else "; tasks, p values and costs here: --wide")
+    )

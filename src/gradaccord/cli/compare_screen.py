@@ -40,5 +40,5 @@ def _line(progress: Progress) -> str:
 def _picture(progress: Progress) -> Group:
     bar = screen.bar(_done(progress), progress.share, f"{duration(progress.seconds_left)} left")
     active = [run for run in progress.runs if run.process is not None and not run.done]
-    lines = [f"  {run.label}: {run.share:.0%}" for run in active]
+    lines = [f"  {run.label}: {run.share:.0%}{run.now and ', '}{run.now}" for run in active]
     return Group(bar, *(Text(line, style="dim") for line in lines))

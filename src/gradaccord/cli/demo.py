@@ -1,4 +1,4 @@
-"""The command `demo`: three parts, one page, three sentences."""
+"""The command `demo`: four parts, one page, four sentences, three commands to go on with."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from gradaccord.cli.exit_codes import INTERRUPTED, needs, user_mistakes
-from gradaccord.showcase.demo.settings import METHODS, Settings
+from gradaccord.showcase.demo.settings import GRADIENTS, METHODS, Settings
 
 
 @needs("demo", "report", "train")
@@ -20,7 +20,9 @@ def demo(
     ] = 3,
     gradients: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Batch gradients of each run; default: the recipe's."),
+        typer.Option(
+            min=1, metavar="N", help="Batch gradients of each run.", show_default=str(GRADIENTS)
+        ),
     ] = None,
     methods: Annotated[
         str,
@@ -38,12 +40,13 @@ def demo(
         typer.Option(metavar="DIR", help="Folder of runs and report; default: runs/demo."),
     ] = None,
 ) -> None:
-    """Show what gradient methods do on three problems that need no data.
+    """Show what gradient methods do on four problems that need no data.
 
-    Three optima on a plane; names in twelve languages and seven unseen ones,
-    with what the encoder forgets; characters learned from one picture each.
-    Nothing is downloaded, one report is written. About five minutes on two
-    cores; after Ctrl-C the same command continues. For example:
+    Three optima on a plane; a valley that PCGrad leaves and the sum does not;
+    characters learned from one picture each; names in twelve languages and seven
+    unseen ones, with what the encoder forgets. Nothing is downloaded, one report
+    is written. About three minutes on two cores; after Ctrl-C the same command
+    continues. For example:
 
     [bold]gradaccord demo --seeds 5 --methods 'pcgrad;dotprod'[/bold]
     """
@@ -63,14 +66,27 @@ def demo(
         require_matplotlib()
         from gradaccord.cli import fewshot_screen, landscape_screen
         from gradaccord.cli.compare_screen import Screen
-        from gradaccord.cli.demo_screen import NOTES, methods_table, plan_of, pretraining_screen
+        from gradaccord.cli.demo_screen import (
+            NEXT,
+            NOTES,
+            methods_table,
+            plan_of,
+            pretraining_screen,
+        )
         from gradaccord.runs.about import about
         from gradaccord.runs.files import ABOUT, write_json
         from gradaccord.showcase.demo.findings import CAUTION, findings
         from gradaccord.showcase.demo.glyphs import few_shot
-        from gradaccord.showcase.demo.names import compare_names, demo_methods, pretrain, recipe
+        from gradaccord.showcase.demo.names import (
+            compare_names,
+            demo_methods,
+            pretrain,
+            pretrain_beside,
+            recipe,
+        )
         from gradaccord.showcase.demo.page import write_page
         from gradaccord.showcase.demo.plane import landscape
+        from gradaccord.showcase.demo.valley import valleys
 
         folder = out if out is not None else Path("runs") / ("demo-fast" if fast else "demo")
         settings = Settings(folder, seeds, gradients, methods, fast)
@@ -78,11 +94,19 @@ def demo(
         folder.mkdir(parents=True, exist_ok=True)
         write_json(folder / ABOUT, about(["gradaccord", *sys.argv[1:]]))
         try:
-            say("1 of 3: three optima on a plane. Who falls into one task's own?", "bold")
+            beside = pretrain_beside(settings)
+            say("1 of 4: three optima on a plane. Who falls into one task's own?", "bold")
             with landscape_screen.progress(console) as show_landscape:
                 plane = landscape(settings, show_landscape)
             say(plane.findings[0] + (" That is after a tenth of the steps." if fast else ""))
-            say(f"2 of 3: names in twelve languages: {plan_of(len(specs), seeds, budget)}.", "bold")
+            say("2 of 4: a valley in which the gradients of two tasks conflict.", "bold")
+            valley = valleys(settings)
+            say(valley.sentence)
+            say("3 of 4: characters learned from one picture each.", "bold")
+            with fewshot_screen.progress(console, "MAML on glyphs") as show_few_shot:
+                glyphs = few_shot(settings, show_few_shot)
+            say(f"4 of 4: names in twelve languages: {plan_of(len(specs), seeds, budget)}.", "bold")
+            beside.join()
             pretraining = pretraining_screen(console)
             with pretraining.running():
                 pretrain(settings, pretraining.show)
@@ -91,11 +115,8 @@ def demo(
                 names = compare_names(settings, runs.show)
             console.print(methods_table(names))
             say(NOTES, "dim")
-            say("3 of 3: a minute of learning characters from one picture each.", "bold")
-            with fewshot_screen.progress(console, "MAML on glyphs") as show_few_shot:
-                glyphs = few_shot(settings, show_few_shot)
-            found = [*findings(plane, names, glyphs), *([CAUTION] if fast else [])]
-            page = write_page(folder, plane, names, glyphs, found)
+            found = [*findings(plane, valley, names, glyphs), *([CAUTION] if fast else [])]
+            page = write_page(folder, plane, valley, names, glyphs, found)
         except KeyboardInterrupt:
             say("Interrupted; finished parts are kept. The same command continues.")
             raise typer.Exit(INTERRUPTED) from None
@@ -106,4 +127,7 @@ def demo(
     say("What was found:", "bold")
     for sentence in found:
         say(sentence)
-    say(f"The report: {page}", "bold")
+    say(f"The picture of it: {page}", "bold")
+    say("Next, with your own files:", "bold")
+    for command in NEXT:
+        say(f"  {command}")

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gradaccord.cli.screen import Screen, bar
+from gradaccord.compare.specs import short_names
 from gradaccord.compare.statistics import Difference, Mean, short_p
 from gradaccord.pretrain.characters import Progress
 from gradaccord.runs.duration import duration
@@ -16,7 +17,11 @@ from gradaccord.showcase.demo.names import Names
 
 PRETRAINING = "pretraining on 50 languages"
 HEADINGS = ("method", "seen", "vs sum", "unseen", "lost", "unseen", "loss", "cosine")
-LONGEST = 20  # word of a method's name
+NEXT = (
+    "gradaccord init classification --out mine.yaml",
+    "gradaccord validate mine.yaml",
+    "gradaccord compare mine.yaml --methods pcgrad,gradvac,dotprod --seeds 5",
+)
 NOTES = """\
 seen, unseen   accuracy, %, mean over the languages trained on and the others; test names
 vs sum         difference on seen languages, paired by seed; p of a t-test, as corrected by
@@ -55,11 +60,11 @@ def methods_table(names: Names) -> Table:
     """All methods, controls marked; narrow enough for eighty columns."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for place, heading in enumerate(HEADINGS):
-        options = {"justify": "right", "no_wrap": True} if place else {"min_width": LONGEST}
-        table.add_column(heading, **options)
+        table.add_column(heading, justify="right" if place else "left", no_wrap=bool(place))
+    short = short_names(own.method for own in names.comparison.methods)
     for place, own in enumerate(names.comparison.methods):
         table.add_row(
-            own.method.replace(":", ": ").replace(",", ", ") + (" (c)" if own.is_control else ""),
+            short[own.method] + (" (c)" if own.is_control else ""),
             _number(own.average, 1),
             _difference(own.vs_baseline) if place else "",
             _number(Mean.of(names.unseen_scores(own.method).values()), 1),

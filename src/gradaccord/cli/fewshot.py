@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from gradaccord.data.images.class_splits import ClassSplits
+    from gradaccord.meta.run import Run
     from gradaccord.meta.settings import FewShotSettings
     from gradaccord.runs.interrupts import Interrupts
 
@@ -25,7 +27,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     no_args_is_help=True,
-    help="Learn to learn from few examples: Reptile, MAML and its family, gradient sharing.",
+    help="""Learn to learn from few examples: Reptile, MAML and its family, gradient sharing.
+
+    For example, in ten minutes:
+
+    [bold]gradaccord fewshot train --minutes 10[/bold]
+    """,
 )
 MISTAKES = (ValueError, OSError, ModuleNotFoundError, FloatingPointError)
 
@@ -34,12 +41,11 @@ MISTAKES = (ValueError, OSError, ModuleNotFoundError, FloatingPointError)
 OPTIONS: dict[str, tuple[type, str]] = {
     "data": (
         str,
-        "glyphs (characters drawn from fonts, no download; the default), omniglot, cub200, "
-        "tiny_imagenet_fewshot, fashion_mnist, or a folder or zip of images: train/, val/, test/ with "
-        "a folder for each class, or class folders alone, which are split 64/16/20 (at least 3 x "
-        "ways of them).",
+        "A set named above (default: glyphs), or a folder or zip of images: train/, val/, test/ with a "
+        "folder for each class, or class folders alone, which are split 64/16/20 (at least 3 x ways "
+        "of them).",
     ),
-    "data_dir": (Path, "Where the named sets are: DIR/omniglot/images_background.zip and so on."),
+    "data_dir": (Path, "Where the named sets are: DIR/omniglot and so on."),
     "algorithm": (
         str,
         "One of maml, fomaml, meta-sgd, maml++, reptile, dotprod-inner, dotprod-outer. maml "
@@ -158,18 +164,24 @@ def train(
 ) -> None:
     """Train on few-shot tasks, keep the best by validation, test it, and draw the figures.
 
-    With no options at all MAML learns characters drawn from fonts; nothing is downloaded:
+    With no options at all MAML learns characters drawn from fonts (glyphs);
+    nothing is downloaded:
 
     [bold]gradaccord fewshot train[/bold]
 
+    Other sets: omniglot, cub200, tiny_imagenet_fewshot, fashion_mnist.
+
     On your own photos, with gradient sharing, three seeds, ten minutes each:
 
-    [bold]gradaccord fewshot train --data photos.zip --size 84 --share --seeds 3 --minutes 10[/bold]
+    [bold]gradaccord fewshot train --data photos.zip --share --seeds 3 --minutes 10[/bold]
 
-    Any setting by its name: [bold]gradaccord fewshot train algorithm=reptile inner_batch=5[/bold]
+    Any setting by its name:
 
-    Ctrl-C saves; --resume DIR goes on. A run that was killed goes on from its last checkpoint and
-    ends with the same weights, bit for bit (with --minutes the clock decides).
+    [bold]gradaccord fewshot train algorithm=reptile inner_batch=5[/bold]
+
+    Ctrl-C saves; --resume DIR goes on. A run that was killed goes on from its
+    last checkpoint and ends with the same weights, bit for bit (with --minutes
+    the clock decides).
     """
     from rich.console import Console
 
@@ -186,12 +198,14 @@ def train(
         from gradaccord.cli.fewshot_screen import introduction
 
         splits = _load(settings, data_dir)
-    with user_mistakes(*MISTAKES), locked(folder), Interrupts() as interrupts:
+    doing = Doing()
+    interrupts = Interrupts(console.print, doing.what_next)
+    with user_mistakes(*MISTAKES), locked(folder), interrupts:
         settings.save(folder / "settings.json")
         console.print(introduction(settings, splits, seeds))
         console.print(f"Folder: {folder}")
         for seed in range(seeds):
-            if not _run_seed(console, settings, splits, folder, seed, seeds, interrupts):
+            if not _run_seed(console, settings, splits, folder, seed, seeds, interrupts, doing):
                 more = f" --seeds {seeds}" if seeds > 1 else ""
                 console.print(
                     "Interrupted; everything is saved. Go on with:\n"
@@ -199,6 +213,20 @@ def train(
                 )
                 raise typer.Exit(INTERRUPTED)
     _finish(console, splits, folder)
+
+
+class Doing:
+    """What the run of this seed is doing, for whoever presses Ctrl-C."""
+
+    run: Run | None = None
+
+    def what_next(self) -> str:
+        """What Ctrl-C leads to."""
+        doing = "training" if self.run is None else self.run.progress.doing
+        if doing.startswith("testing"):
+            return "training is saved, and the test goes on; press again to stop at once"
+        what = "this validation" if doing.startswith("validating") else "this iteration"
+        return f"finishing {what}, then saving; press again to stop at once"
 
 
 def _load(settings: FewShotSettings, data_dir: Path | None) -> ClassSplits:
@@ -252,6 +280,7 @@ def _run_seed(
     seed: int,
     seeds: int,
     interrupts: Interrupts,
+    doing: Doing,
 ) -> bool:
     """Train and test one seed; False if it was interrupted."""
     from gradaccord.cli.fewshot_screen import progress
@@ -260,6 +289,7 @@ def _run_seed(
 
     say = console.print
     run = Run(settings, splits, folder / f"seed-{seed}", seed, say)
+    doing.run = run
     label = settings.label if seeds == 1 else f"{settings.label} seed {seed}"
     if run.finished and FewShotResults.exists(run.folder):
         tested = FewShotResults.read(run.folder)
@@ -304,14 +334,19 @@ def evaluate_run(
         Path | None,
         typer.Option(envvar="GRADACCORD_DATA", metavar="DIR", help="Where the named sets are."),
     ] = None,
-    tasks: Annotated[int, typer.Option(min=1, help="Fixed test tasks.")] = 600,
+    tasks: Annotated[int, typer.Option(min=1, metavar="N", help="Fixed test tasks.")] = 600,
     shots: Annotated[
         int | None,
-        typer.Option(min=1, help="Another number of examples of each class than in the run."),
+        typer.Option(
+            min=1, metavar="N", help="Another number of examples of each class than in the run."
+        ),
     ] = None,
-    queries: Annotated[int | None, typer.Option(min=1, help="Queries of each class.")] = None,
+    queries: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Queries of each class.")
+    ] = None,
     steps: Annotated[
-        int | None, typer.Option(min=0, help="Inner steps; more than in training is allowed.")
+        int | None,
+        typer.Option(min=0, metavar="N", help="Inner steps; more than in training is allowed."),
     ] = None,
     transductive: Annotated[
         bool,
@@ -330,7 +365,7 @@ def evaluate_run(
 ) -> None:
     """Test the best checkpoint of a run again: more tasks, other shots or steps, transductive or not.
 
-    [bold]gradaccord fewshot eval runs/fewshot/glyphs-5way-1shot-maml --steps 10 --by-step[/bold]
+    [bold]gradaccord fewshot eval runs/fewshot/glyphs --steps 10 --by-step[/bold]
     """
     from gradaccord.meta.evaluation import evaluate, evaluate_ensemble
     from gradaccord.meta.saved_runs import Trained, seed_folders
@@ -369,7 +404,10 @@ def figures(
         Path, typer.Option(metavar="FILE", help="Where to write it; the suffix gives the kind.")
     ] = Path("validation.png"),
 ) -> None:
-    """Draw the validation curves of several runs into one figure, with bands over their seeds."""
+    """Draw the validation curves of several runs into one figure, with bands over their seeds.
+
+    [bold]gradaccord fewshot figures runs/fewshot/* --out curves.png[/bold]
+    """
     from gradaccord.meta.figures import validation_figure, write
     from gradaccord.meta.run import validation_curve
     from gradaccord.meta.saved_runs import seed_folders
@@ -414,7 +452,7 @@ def record(
 ) -> None:
     """Test a run's best checkpoint and keep settings, commit, curve and results in a small file.
 
-    [bold]gradaccord fewshot record runs/fewshot/omniglot-5way-1shot-reptile --shots 1 --shots 5[/bold]
+    [bold]gradaccord fewshot record runs/fewshot/omniglot --shots 1 --shots 5[/bold]
     """
     from gradaccord.meta.records import record_run
     from gradaccord.meta.saved_runs import seed_folders
@@ -440,7 +478,10 @@ def docs(
         Path, typer.Option(metavar="FILE", help="The page, with two marks around its results.")
     ] = Path("docs/fewshot.md"),
 ) -> None:
-    """Put all records into a Markdown page: a table beside published numbers, and curves."""
+    """Put all records into a Markdown page: a table beside published numbers, and curves.
+
+    [bold]gradaccord fewshot docs results/fewshot --page docs/fewshot.md[/bold]
+    """
     from gradaccord.report.fewshot_results import write_results
 
     with user_mistakes(*MISTAKES):
@@ -450,12 +491,17 @@ def docs(
 
 @app.command()
 def presets() -> None:
-    """List the published hyper-parameters, with their source and the scale of their loss."""
+    """List the published hyper-parameters, with their source and the scale of their loss.
+
+    [bold]gradaccord fewshot presets[/bold]
+    """
     from gradaccord.meta.presets import PRESETS
 
     for preset in PRESETS.values():
         values = ", ".join(f"{name}={value}" for name, value in preset.settings.items())
-        print(f"{preset.name}\n  {preset.source}\n  loss: {preset.loss_scale}\n  {values}")
+        print(preset.name)
+        for text in (preset.source, f"loss: {preset.loss_scale}", values):
+            print(*wrap(text, 80, initial_indent="  ", subsequent_indent="    "), sep="\n")
 
 
 if __name__ == "__main__":

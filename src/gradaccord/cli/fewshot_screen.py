@@ -63,11 +63,12 @@ def progress(console: Console, label: str) -> Iterator[Callable[[RunProgress], N
     )
     with Progress(*columns, console=console, transient=True, auto_refresh=False) as bar:
         task = bar.add_task(label, total=1.0, left="", status="")
-        last = 0.0
+        last, doing = 0.0, ""
 
         def show(state: RunProgress) -> None:
-            nonlocal last
-            if time.monotonic() - last < DRAW_EVERY and state.doing == "training":
+            nonlocal last, doing
+            before, doing = doing, state.doing.partition(",")[0]
+            if time.monotonic() - last < DRAW_EVERY and doing == before:
                 return
             last = time.monotonic()
             left = duration(state.seconds_left) + " left"
@@ -90,9 +91,9 @@ def _lines(console: Console, label: str) -> Callable[[RunProgress], None]:
         if time.monotonic() - last >= LINE_EVERY:
             last = time.monotonic()
             left = duration(state.seconds_left)
+            doing = f"{left} left" if state.doing == "training" else state.doing
             console.print(
-                f"{label}  {state.share:.0%}  iteration {state.iteration}  {left} left  "
-                f"{status(state)}",
+                f"{label}  {state.share:.0%}  iteration {state.iteration}  {doing}  {status(state)}",
                 soft_wrap=True,
                 highlight=False,
             )

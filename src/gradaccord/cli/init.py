@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 _TEMPLATE = """\
 # gradaccord train {out} | gradaccord compare {out} --methods pcgrad,gradvac --seeds 3
 model: {model}
+# model: {{name: minilm, freeze: "embeddings, layers 0-3"}}     # parts that are not trained
+# model: {{name: minilm, lora: {{r: 8}}}}     # train small adapters instead, with lr 5e-4
 tasks:                         # one entry a task; `gradaccord list data` shows what can be named
 {tasks}method: sum                    # `gradaccord list methods`; {{name: dotprod, weight: 0.1}}
 # regularize: smart            # or swep: a term added to every task's loss
@@ -30,6 +32,7 @@ train:
   # micro_batches: 2           # compute a batch in parts, to save memory
   # patience: 3                # stop after so many evaluations without a better score
   # warm_start: {{task: first, epochs: 1}}
+  # log_with: tensorboard      # or wandb, mlflow, trackio
   seed: 0
 probe:
   cosine: true                 # between the tasks' gradients, at each evaluation
@@ -81,4 +84,6 @@ def _tasks(kind: str, start: StartingFile) -> str:
         return "".join(f"  {line}\n" for line in start.lines)
     files = f"files: {{train: train.{start.ending}, dev: dev.{start.ending}}}"
     inside = "".join(f"    {line}\n" for line in (files, f"kind: {kind}", *start.lines))
+    inside += "    # weight: 2                # its loss counts twice\n"
+    inside += "    # patience: 3              # train on it no longer if its score stops rising\n"
     return f"  first:\n{inside}  # second: {{data: sts, pair: cross, head: hidden}}\n"

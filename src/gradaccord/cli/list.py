@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args, get_type_hints
 
 import typer
 from rich.console import Console
@@ -65,6 +65,8 @@ def methods() -> Table:
     for entry in METHODS.values():
         controls = " and ".join(map(str, Spec(entry.name).controls()))
         facts = [f"compare with {controls}"] if controls else ["a baseline"]
+        if entry.loss_only:
+            facts.append("by losses alone")
         if entry.cost_with({}) != 1:
             facts.append(f"{entry.cost_with({}):g} gradients a batch")
         _row(table, entry.name, f"{entry.summary} ({'; '.join(facts)})", _shown(entry))
@@ -89,9 +91,12 @@ def tasks() -> Table:
         shown = [
             f.name if f.default is MISSING else f"{f.name}={f.default!r}"
             for f in fields(cls)  # type: ignore[arg-type]
+            if f.name != "metric"
         ]
         doc = (cls.__doc__ or "").strip().splitlines()[0].rstrip(".")
-        _row(table, kind, f"{doc} ({cls.metric})", ", ".join(shown))
+        others = [one for one in get_args(get_type_hints(cls)["metric"]) if one != cls.metric]
+        metrics = cls.metric + (f"; or metric: {', '.join(others)}" if others else "")
+        _row(table, kind, f"{doc} ({metrics})", ", ".join(shown))
     return table
 
 

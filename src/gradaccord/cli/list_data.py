@@ -53,12 +53,14 @@ def data_table(found: Sequence[Found], width: int = 80) -> Table:
     shown = max(len(ORDER) + 2, sum(end <= width for end in ends))
     table = Table(box=None, pad_edge=False, header_style="bold")
     for place, column in enumerate(rows[0][:shown]):
+        room = width - ends[place - 1] - 2 if place == len(widths) - 1 else None
         table.add_column(
             column,
             no_wrap=True,
             overflow="ellipsis",
             justify="right" if column in ORDER else "left",
             min_width=widths[place],
+            max_width=room,
         )
     for row in rows[1:]:
         table.add_row(*row[:shown])

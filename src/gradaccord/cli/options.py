@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -20,3 +20,32 @@ DataOption = Annotated[
         "--data", metavar="DIR", envvar="GRADACCORD_DATA", help="The folder of the data sets."
     ),
 ]
+ModelArgument = Annotated[
+    Path, typer.Argument(metavar="MODEL", help="The folder of a run or an exported model.")
+]
+TaskOption = Annotated[str | None, typer.Option(metavar="NAME", help="Which of the model's tasks.")]
+ColumnsOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAMES", help="FIELD=COLUMN,... or all names in order; default: as in training."
+    ),
+]
+HeaderOption = Annotated[
+    bool | None,
+    typer.Option("--header/--no-header", help="Whether line 1 names the columns; default: found."),
+]
+
+
+def reading_options(columns: str | None, header: bool | None) -> dict[str, Any]:
+    """How a file differs from those of the training, as `gradaccord.data.read` takes it."""
+    found: dict[str, Any] = {} if header is None else {"header": header}
+    if columns is not None:
+        names = [name.strip() for name in columns.split(",")]
+        pairs = [name.partition("=") for name in names]
+        by_field = all(sign for _, sign, _ in pairs)
+        if not by_field and any(sign for _, sign, _ in pairs):
+            raise ValueError(
+                f"--columns is {columns!r}: give FIELD=COLUMN for each, or names alone, in order."
+            )
+        found["columns"] = {f.strip(): c.strip() for f, _, c in pairs} if by_field else names
+    return found

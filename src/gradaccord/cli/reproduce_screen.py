@@ -18,15 +18,9 @@ def listing(entries: Iterable[Entry], results: Path) -> Iterator[str]:
     for paper, own in groupby(entries, key=lambda entry: entry.paper):
         yield PAPERS[paper]
         for entry in own:
-            yield f"  {entry.name}: {entry.title}"
-            yield f"    status: {status_of(entry, results).text}"
-            yield from textwrap.wrap(
-                f"claim: {entry.claim}",
-                WIDTH,
-                initial_indent=" " * 4,
-                subsequent_indent=" " * 6,
-                break_on_hyphens=False,
-            )
+            yield from _wrapped(f"{entry.name}: {entry.title}", 2)
+            yield from _wrapped(f"status: {status_of(entry, results).text}", 4)
+            yield from _wrapped(f"claim: {entry.claim}", 4)
             yield f"    {command(entry)}"
         yield ""
 
@@ -40,3 +34,11 @@ def published(entry: Entry) -> Iterator[str]:
         yield from ("", *grid.text())
     if not grids:
         yield f"Published in {entry.published.source}; its numbers were not at hand."
+
+
+def _wrapped(text: str, indent: int) -> list[str]:
+    """Broken between words; what follows the first line stands two further in."""
+    first, others = " " * indent, " " * (indent + 2)
+    return textwrap.wrap(
+        text, WIDTH, initial_indent=first, subsequent_indent=others, break_on_hyphens=False
+    )

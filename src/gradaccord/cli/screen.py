@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Generic, TypeVar
 
 from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
+
+from gradaccord.core.watch import Watch
 
 State = TypeVar("State")
 
@@ -45,8 +47,9 @@ class Screen(Generic[State]):
         return self._live or nullcontext()
 
     def say(self, sentence: str) -> None:
-        """A line that stays."""
-        self.console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+        """A line that stays; on a terminal it is broken between words, in a file not at all."""
+        whole = not self.console.is_terminal
+        self.console.print(sentence, highlight=False, markup=False, soft_wrap=whole)
 
     def show(self, state: State) -> None:
         """Draw, if it is time to."""
@@ -58,6 +61,40 @@ class Screen(Generic[State]):
             self._live.update(self._picture(state), refresh=True)
         else:
             self.say(self._line(state))
+
+
+@contextmanager
+def watching(console: Console) -> Iterator[Watch]:
+    """For work that has no screen of its own: a bar while it goes on, or a line now and then."""
+
+    def picture(now: tuple[str, float, float]) -> RenderableType:
+        what, done, total = now
+        return bar(what, done / total) if total else what
+
+    def line(now: tuple[str, float, float]) -> str:
+        what, done, total = now
+        return f"{what}, {done / total:.0%}" if total else what
+
+    screen = Screen(console, picture, line)
+    with screen.running():
+        yield Watch(lambda what, done, total: screen.show((what, done, total)), screen.say)
+
+
+@contextmanager
+def advancing(label: str) -> Iterator[Callable[[str, int, int], None]]:
+    """A bar on stderr, if that is a terminal; called with what is done, how many more, and of all."""
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        shown = progress.add_task(label, total=None)
+
+        def advance(what: str, done: int, total: int) -> None:
+            if progress.tasks[0].description != what:
+                progress.reset(shown, description=what, total=total)
+            progress.update(shown, advance=done, total=total)
+
+        yield advance
 
 
 def bar(label: str, share: float, *facts: str) -> Table:

@@ -39,7 +39,7 @@ def sweep(
     console = Console()
     with user_mistakes(ValueError, OSError, ModuleNotFoundError):
         from gradaccord.cli.compare_screen import Screen
-        from gradaccord.compare.sweep import BEST, STORAGE, Range
+        from gradaccord.compare.sweep import BEST, STORAGE, Range, settings_text
         from gradaccord.compare.sweep import sweep as search
         from gradaccord.runs.about import about
         from gradaccord.runs.files import ABOUT, write_json
@@ -69,8 +69,7 @@ def sweep(
     if not any(trial.value is not None for trial in study.trials):
         screen.say("No trial finished.")
         raise typer.Exit(1)
-    chosen = " ".join(f"{key}={value}" for key, value in study.best_params.items())
-    screen.say(f"Best on dev: {study.best_value:.2f} with {chosen}")
+    screen.say(f"Best on dev: {study.best_value:.2f} with {settings_text(study.best_params)}")
     written = [str(folder / STORAGE), str(folder / BEST)]
     try:
         from gradaccord.report.page import write_report

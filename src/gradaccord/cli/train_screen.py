@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from gradaccord.cli import screen
 from gradaccord.runs.duration import duration
 from gradaccord.runs.results import Results
-from gradaccord.train.progress import Progress
+from gradaccord.train.progress import NOW, Progress
 
 
 class Screen(screen.Screen[Progress]):
@@ -19,22 +19,34 @@ class Screen(screen.Screen[Progress]):
 
     def __init__(self, console: Console) -> None:
         super().__init__(console, picture, line)
+        self._doing = ""
+
+    def show(self, progress: Progress) -> None:
+        """Draw, if it is time to; on a terminal, at once when something else is being done."""
+        if progress.doing != self._doing and self._live:
+            self._last = -math.inf
+        self._doing = progress.doing
+        super().show(progress)
 
 
 def picture(progress: Progress) -> Group:
-    """A bar with the time left, and the losses below it."""
+    """A bar with the time left, and below it the losses, or what is done beside steps."""
+    below: RenderableType = Text(progress.now or _numbers(progress), style="dim")
+    if progress.doing and progress.total:
+        below = screen.bar(progress.doing, progress.done / progress.total)
+    if not progress.step:
+        return Group(below)
     facts = f"step {progress.step:,}", f"{duration(progress.seconds_left)} left"
-    return Group(
-        screen.bar(progress.phase, progress.share, *facts), Text(_numbers(progress), style="dim")
-    )
+    return Group(screen.bar(progress.phase, progress.share, *facts), below)
 
 
 def line(progress: Progress) -> str:
     """The same in one line."""
+    if not progress.step and progress.doing:
+        return f"{progress.phase}{NOW}{progress.now}"
     left = duration(progress.seconds_left)
-    return (
-        f"{progress.phase} {progress.share:.0%}, step {progress.step:,}, {left} left; "
-        f"{_numbers(progress)}"
+    return f"{progress.phase} {progress.share:.0%}, step {progress.step:,}, {left} left" + (
+        f"{NOW}{progress.now}" if progress.doing else f"; {_numbers(progress)}"
     )
 
 
@@ -54,13 +66,18 @@ def results_table(results: Results) -> Table:
     for heading in ("task", "split", "scores (the best checkpoint; main metric first)"):
         table.add_column(heading)
     for split in ("dev", "test"):
-        for task, scores in results.scores(split).items():
-            main = results.metrics[task]
-            rest = [f"{k} {v:.2f}" for k, v in scores.items() if k != main]
+        for task, scores in results.scores_shown(split).items():
+            main, *rest = [f"{metric} {value:.2f}" for metric, value in scores.items()]
             known = results.reference(task, split)
             beside = "" if known is None else f" ({known.text})"
-            table.add_row(task, split, ", ".join([f"{main} {scores[main]:.2f}{beside}", *rest]))
+            table.add_row(task, split, ", ".join([main + beside, *rest]))
         unseen = results.unseen_average(split)
         if math.isfinite(unseen):
             table.add_row("zero-shot average", split, f"{unseen:.2f}", style="dim")
+    if results.weights:
+        given = ", ".join(f"{task} {weight:g}" for task, weight in results.weights.items())
+        table.add_row("task weights", "", f"{given}; the others 1", style="dim")
+    if results.stopped:
+        steps = ", ".join(f"{task} after step {step:,}" for task, step in results.stopped.items())
+        table.add_row("trained no longer", "", steps, style="dim")
     return table

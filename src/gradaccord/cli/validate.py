@@ -14,7 +14,8 @@ def validate(
 ) -> None:
     """Check a configuration: read all data, run a few steps, estimate memory and time.
 
-    Nothing is written. For example:
+    At the end stands what the data of each task is like. Nothing is written.
+    For example:
 
     [bold]gradaccord validate trio.yaml method=pcgrad[/bold]
     """
@@ -25,7 +26,14 @@ def validate(
     console = Console()
     with user_mistakes(ValueError, OSError, ModuleNotFoundError):
         config = read_config(file, overrides or [])
+        from gradaccord.cli.data_cards import card_table
+        from gradaccord.cli.screen import watching
         from gradaccord.train.dry_run import dry_run
 
-        for sentence in dry_run(config, data):
-            console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+        with watching(console) as watch:
+            for found in dry_run(config, data, watch):
+                if isinstance(found, str):
+                    console.print(found, highlight=False, markup=False, soft_wrap=True)
+                else:
+                    console.print()
+                    console.print(card_table(found))

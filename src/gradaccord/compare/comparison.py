@@ -74,6 +74,17 @@ class Standing(BaseModel):
         """Clearly better than the baseline and than its control, if it has one."""
         return self.vs_baseline.clear_gain and (self.vs_control is None or self.vs_control.clear_gain)
 
+    @property
+    def verdict(self) -> str:
+        """In two or three words, by the corrected p values."""
+        if self.vs_baseline.no_p or not self.vs_baseline.count:
+            return "no test"
+        if not self.vs_baseline.clear:
+            return "not clear"
+        if not self.vs_baseline.clear_gain:
+            return "worse"
+        return "better" if self.beats_both else "control as good"
+
 
 class Comparison(Versioned):
     """All methods, the baseline first. Files of 0.1 have the same fields."""

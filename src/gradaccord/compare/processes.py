@@ -22,6 +22,7 @@ from gradaccord.runs.interrupts import PARENT, SIGNALS, silence, terminals
 from gradaccord.runs.results import Results
 from gradaccord.train.config import Config
 from gradaccord.train.config_file import read_own_config, write_config
+from gradaccord.train.progress import NOW
 
 OUTPUT = "output.txt"  # what a run printed
 WANTED = "wanted.yaml"  # the configuration that its process is given
@@ -55,6 +56,12 @@ class Run:
         """How far it is, 0 to 1."""
         return 1.0 if self.done else _share(self.folder / LOG)
 
+    @property
+    def now(self) -> str:
+        """What it does beside steps, by the last line that it printed; empty if it takes steps."""
+        last = _tail(self.folder / OUTPUT)[-1:]
+        return last[0].partition(NOW)[2].strip() if last else ""
+
 
 @dataclass(frozen=True)
 class Progress:
@@ -75,10 +82,12 @@ def run_all(
     data: Path | None,
     jobs: int,
     show: Callable[[Progress], None] = lambda progress: None,
+    say: Callable[[str], None] = lambda sentence: None,
 ) -> None:
     """Do what is not done yet, `jobs` processes at a time. A run that dies leaves the others going.
 
-    On Ctrl-C, SIGTERM and SIGHUP every process is asked to save itself, and waited for.
+    On Ctrl-C, SIGTERM and SIGHUP every process is asked to save itself, and waited for; a second one
+    stops them at once, each at its last checkpoint.
     """
     for run in runs:
         _reuse(run)
@@ -103,12 +112,23 @@ def run_all(
                 show(Progress(runs, left))
         except BaseException:
             processes = [run.process for run in active if run.process]
-            for process in processes:
-                process.send_signal(signal.SIGINT)
-            for process in processes:
-                process.wait()
+            if processes:
+                count = f"{len(processes)} runs" if len(processes) > 1 else "the run"
+                say(f"Stopping: {count} will finish a step and save; press again to stop at once.")
+            _stop(processes)
             raise
     show(Progress(runs, math.nan))
+
+
+def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Ask all to save themselves, and wait; asked again, they stop within their step."""
+    for process in processes:
+        process.send_signal(signal.SIGINT)
+    try:
+        for process in processes:
+            process.wait()
+    except KeyboardInterrupt:
+        _stop(processes)
 
 
 def jobs_that_fit(memory_mb: float) -> int:
@@ -189,16 +209,20 @@ def _collect(run: Run) -> None:
     run.failure = f"{how}: {last}"
 
 
-def _share(log: Path) -> float:
-    """The share in the last whole line of a log."""
+def _tail(path: Path) -> list[str]:
+    """The last lines of a file that is being written."""
     try:
-        with log.open("rb") as file:
+        with path.open("rb") as file:
             file.seek(0, os.SEEK_END)
             file.seek(max(file.tell() - 8192, 0))
-            lines = file.read().decode("utf-8", errors="replace").splitlines()
+            return file.read().decode("utf-8", errors="replace").splitlines()
     except OSError:
-        return 0.0
-    for line in reversed(lines):
+        return []
+
+
+def _share(log: Path) -> float:
+    """The share in the last whole line of a log."""
+    for line in reversed(_tail(log)):
         try:
             record = json.loads(line)
         except ValueError:

@@ -15,6 +15,8 @@ from gradaccord.train.config import Config, MethodConfig, OptimizerConfig
 from gradaccord.train.config_file import MOST_SHOWN
 from gradaccord.train.yaml_text import YamlError, read_yaml
 
+OPTIONS = {"inner_steps": "K", "outer_lr": "eta", "weight": "w"}  # as papers write them
+
 
 @dataclass(frozen=True)
 class Spec:
@@ -74,6 +76,15 @@ class Spec:
         """The name as a folder's."""
         return folder_name(re.sub(r"[^\w.=+@-]", "_", str(self)))
 
+    @property
+    def short(self) -> str:
+        """`sequential_reptile:inner_steps=20,outer_lr=0.3` is `seq. reptile (K 20, eta .3)`."""
+        options = [f"{OPTIONS.get(key, key.replace('_', ' '))} {_brief(v)}" for key, v in self.options]
+        if self.rate != 1:
+            options.append(f"lr x{self.rate:g}")
+        name = self.method.replace("sequential_", "seq. ").replace("_", " ")
+        return " + ".join([f"{name} ({', '.join(options)})" if options else name, *self.added])
+
     def controls(self) -> tuple[Spec, ...]:
         """All that a method must beat to be called better: it differs by the idea alone.
 
@@ -126,6 +137,20 @@ def parse_methods(text: str) -> list[Spec]:
             "`--methods` is empty: name at least one; `gradaccord list methods` shows all."
         )
     return found
+
+
+def short_names(methods: Iterable[str]) -> dict[str, str]:
+    """Method -> short name; the whole name where two would be called the same."""
+    short = {method: Spec.parse(method).short for method in methods}
+    known = list(short.values())
+    return {method: own if known.count(own) == 1 else method for method, own in short.items()}
+
+
+def _brief(value: Any) -> str:
+    shown = (
+        f"{value:g}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+    )
+    return shown[1:] if shown.startswith("0.") else shown
 
 
 def _one_term(base: Config, name: str) -> dict[str, Any]:

@@ -94,6 +94,15 @@ class Difference(Mean):
         return self.clear and self.mean > 0
 
     @property
+    def half_interval(self) -> float:
+        """Half of its 95 % interval, not corrected for being several; NaN where there is no test."""
+        if self.no_p or not math.isfinite(self.error):
+            return math.nan
+        from scipy.stats import t
+
+        return float(t.ppf(1 - LEVEL / 2, self.count - 1) * self.error)
+
+    @property
     def smallest_effect(self) -> float:
         """The true difference that such a test finds in `POWER` of all cases, at its `level`.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from gradaccord.compare.budget import EqualBudget
 from gradaccord.compare.comparison import AVERAGE, UNSEEN, Comparison, Costs, Standing
 from gradaccord.compare.processes import WANTED, Run
-from gradaccord.compare.specs import Spec
+from gradaccord.compare.specs import Spec, short_names
 from gradaccord.compare.statistics import PAIRS, Difference, Mean, corrected
 from gradaccord.methods.registry import ADDITIONS
 from gradaccord.runs.files import CONFIG
@@ -106,7 +106,8 @@ def remarks(comparison: Comparison) -> tuple[str, ...]:
         "are paired by seed, p of a t-test, beside it p as corrected by Holm for all tests of the "
         f"table ({comparison.tests_with_p}); there is no p for fewer than {PAIRS} pairs of seeds or "
         "equal differences; where nothing is clear, the smallest true difference that the test could "
-        "see: it would find it four times in five; costs are relative to the baseline."
+        "see: it would find it four times in five; clearly: the corrected p is below 0.05; costs are "
+        "relative to the baseline."
     ]
     if comparison.budget is not None:
         found.append(comparison.budget.sentence)
@@ -118,13 +119,19 @@ def remarks(comparison: Comparison) -> tuple[str, ...]:
     for own in comparison.methods:
         for task in own.marks:
             found.append(f"* {own.method}, {task}: {own.mark(task)}.")
+    return (*found, *lost_runs(comparison))
+
+
+def lost_runs(comparison: Comparison) -> list[str]:
+    """Runs that are not in the means, and those that did not learn."""
+    found = []
     for own in comparison.methods:
         for seed, reason in own.missing.items():
             found.append(f"Missing: {own.method}, seed {seed}: {reason}.")
         if own.collapsed:
             shown = ", ".join(map(str, own.collapsed))
             found.append(f"{own.method} did not learn on seed {shown}: its cosines mean nothing there.")
-    return tuple(found)
+    return found
 
 
 def findings(comparison: Comparison) -> tuple[str, ...]:
@@ -138,15 +145,20 @@ def findings(comparison: Comparison) -> tuple[str, ...]:
     others = [own for own in comparison.methods[1:] if not own.is_control and own.seeds]
     better = [own for own in others if own.beats_both]
     worse = [own for own in others if own.vs_baseline.clear and not own.vs_baseline.clear_gain]
-    found = (
-        f"No method is clearly better than both {baseline.method} and its own control here "
-        f"({len(baseline.seeds)} seeds, p < 0.05 as corrected by Holm for {comparison.tests_with_p} "
-        "tests)."
-    )
+    controls = [own for own in comparison.methods if own.is_control and own.vs_baseline.clear_gain]
+    usual = short_names(own.method for own in comparison.methods)
+    found = f"No method is clearly better than both {usual[baseline.method]} and its own control"
     if better:
-        found = f"Clearly better than {baseline.method} and than its control: {_named(better)}."
-    more = [f"Clearly worse than {baseline.method}: {_named(worse)}."] if worse else []
-    return (found, *more, _reach(comparison))
+        found = f"Clearly better than both {usual[baseline.method]} and its own control: "
+        found += _named(better, usual)
+    elif controls:
+        found += (
+            f"; only controls, the same steps without a method's idea, are clearly better than "
+            f"{usual[baseline.method]}: {_named(controls, usual)}"
+        )
+    if worse:
+        found += f"; clearly worse than {usual[baseline.method]}: {_named(worse, usual)}"
+    return (f"{found}.", _reach(comparison))
 
 
 def _reach(comparison: Comparison) -> str:
@@ -154,17 +166,15 @@ def _reach(comparison: Comparison) -> str:
     effects = [own.smallest_effect for own in comparison.tests.values()]
     known = sorted(effect for effect in effects if math.isfinite(effect))
     low, high = f"{known[0]:.1f}", f"{known[-1]:.1f}"
-    shown = low if low == high else f"{low} to {high}"
+    shown = f"{low} points" if low == high else f"{low} to {high} points, depending on the method,"
     return (
-        f"With {len(comparison.baseline.seeds)} seeds a test notices a true difference of {shown} "
-        "points four times in five; smaller ones may go unnoticed."
+        f"With {len(comparison.baseline.seeds)} seeds a true difference of {shown} is noticed four "
+        "times in five; smaller ones may go unnoticed."
     )
 
 
-def _named(standings: Sequence[Standing]) -> str:
-    return "; ".join(
-        f"{own.method}, {own.vs_baseline.mean:+.2f}, {own.vs_baseline.p_text}" for own in standings
-    )
+def _named(standings: Sequence[Standing], short: Mapping[str, str]) -> str:
+    return ", ".join(f"{short[own.method]} ({own.vs_baseline.mean:+.2f} points)" for own in standings)
 
 
 def _standing(

@@ -119,14 +119,13 @@ def _sweep(
         try:
             chosen = {one.key: one.suggest(trial) for one in ranges}
             runs = _runs(base, chosen, seeds, trial_folder(folder, trial))
-            run_all(runs, data=data, jobs=jobs, show=show)
+            run_all(runs, data=data, jobs=jobs, show=show, say=say)
         except Exception:
             with suppress(SQLAlchemyError):
                 study.tell(trial, state=optuna.trial.TrialState.FAIL)
             raise
         scores = [run.results.average("dev") for run in runs if run.results is not None]
-        shown = ", ".join(f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}"
-                          for key, value in chosen.items())  # fmt: skip
+        shown = settings_text(chosen)
         if len(scores) < len(runs):
             failure = next(run.failure for run in runs if run.failure is not None)
             trial.set_user_attr(FAILURE, failure)
@@ -183,6 +182,14 @@ def _is_full(error: BaseException) -> bool:
 def _full(path: Path, error: BaseException) -> RunFolderError:
     why = str(getattr(error, "orig", None) or error).splitlines()[0]
     return RunFolderError(f"{path} cannot be written ({why}): make room, and repeat the command.")
+
+
+def settings_text(chosen: Mapping[str, Any]) -> str:
+    """Settings in short; `best.yaml` has every digit."""
+    return ", ".join(
+        f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}"
+        for key, value in chosen.items()
+    )
 
 
 def trial_folder(folder: Path, trial: Any) -> Path:

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gradaccord.compare.comparison import AVERAGE, Comparison, Standing
+from gradaccord.compare.specs import short_names
 from gradaccord.compare.statistics import Difference, Mean
 from gradaccord.runs import escape
 from gradaccord.runs.files import write_atomic
@@ -31,8 +32,55 @@ def write_tables(comparison: Comparison, folder: Path) -> list[Path]:
     return [text, sheet, folder / comparison.FILE]
 
 
+def summary_table(comparison: Comparison) -> Table:
+    """For the screen: average, differences and verdict of each method, by short names."""
+    names = short_names(own.method for own in comparison.methods)
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
+    table.add_column("method")
+    for heading in ("average, %", "to baseline", "to control"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("verdict", max_width=len("control as"))
+    for own in comparison.methods:
+        is_baseline = own is comparison.baseline
+        table.add_row(
+            Text(names[own.method] + (" (c)" if own.is_control else "")),
+            str(own.average),
+            "" if is_baseline else _with_interval(own.vs_baseline),
+            "" if own.vs_control is None else _with_interval(own.vs_control),
+            "baseline" if is_baseline else own.verdict,
+        )
+    known = comparison.references.get(AVERAGE, {})
+    for what, value in known.items():
+        table.add_row(what, f"{value:.2f}")
+    return table
+
+
+def summary_notes(comparison: Comparison) -> list[str]:
+    """How to read the summary: what its columns and short names are."""
+    found = [
+        f"Average of the trained tasks on {comparison.split} ± standard error over seeds. Differences "
+        "are in points, paired by seed, ± half of their 95 % interval. The verdict goes by p below "
+        f"0.05, corrected by Holm for {comparison.tests_with_p} tests.",
+        "(c) is a control: the same steps as a method's, without its idea. A method must beat it, too.",
+    ]
+    names = short_names(own.method for own in comparison.methods)
+    found += [f"{short} is {method}." for method, short in names.items() if " (" in short]
+    for own in comparison.methods:
+        if own.marks:
+            tasks = ", ".join(own.marks)
+            found.append(f"{names[own.method]} is no better than the same answer always on {tasks}.")
+    return found
+
+
+def _with_interval(difference: Difference) -> str:
+    if not difference.count:
+        return "–"
+    half = difference.half_interval
+    return f"{difference.mean:+.2f}" + (f" ± {half:.2f}" if math.isfinite(half) else "")
+
+
 def terminal(comparison: Comparison, width: int = 80) -> list[Table]:
-    """For the screen: tables below one another, as many as keep every number in one piece."""
+    """All that is known, for the screen: as many tables as keep every number in one piece."""
     names, *rest = zip(_headings(comparison), *_rows(comparison), strict=True)
     first = min(max(map(len, names)), max(width // 3, 12))
     blocks: list[list[tuple[str, ...]]] = []

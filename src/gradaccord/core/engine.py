@@ -173,7 +173,7 @@ def _without_static_graph(replica: DistributedDataParallel) -> Iterator[None]:
     if not replica.static_graph:
         yield
         return
-    before = getattr(replica, flag, False)
+    before = getattr(replica, flag)
     setattr(replica, flag, True)
     try:
         yield

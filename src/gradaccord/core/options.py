@@ -91,7 +91,7 @@ def checked(name: str, value: Any, wanted: Any, what: str = "") -> Any:
     if adapter.core_schema["type"] == "nullable":
         words.append("null")
     words = list(dict.fromkeys(words)) or ["left out: it has no value that can be written"]
-    several = " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+    several = " or ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
     sentence = f"{what}: `{name}` is {value!r}" if what else f"`{name}` is {value!r}"
     close = closest(str(value), [word.strip("'") for word in words if "'" in word], 0.6)
     if "a number" in words and re.fullmatch(r"[-+]?\d*,\d+", str(value)):

@@ -32,19 +32,13 @@ def join(
     that it lacks behind. A row that any process touched is summed over all.
     A process that failed reports it here, and all raise instead of waiting for it.
     """
-    summaries: list[_Summary] = [_Summary({}, {}, None)] * group.size()
-    dist.all_gather_object(summaries, _summary(outcome), group=group)
+    summaries = _exchanged(_summary(outcome), group)
     if isinstance(outcome, Exception):
         raise outcome
-    for rank, summary in enumerate(summaries):
-        if summary.error is not None:
-            raise RuntimeError(f"Process {rank} of {group.size()} failed: {summary.error}")
+    _raise_failures(summaries)
     bank = outcome
     joined = Bank()
-    for task in dict.fromkeys(task for summary in summaries for task in summary.tasks):
-        shares = [summary.tasks.get(task, (0.0, 0.0)) for summary in summaries]
-        items = sum(count for count, _ in shares)
-        loss = sum(count * value for count, value in shares if count) / items
+    for task, (items, loss) in _means(summaries).items():
         layout = _common_layout([s.layout[task] for s in summaries if task in s.tasks])
         mine: list[Gradient | None] = [None] * len(parameters)
         weight = 0.0
@@ -55,6 +49,43 @@ def join(
         gradients = _summed(mine, weight, layout, parameters, group)
         joined.add(task, gradients, 1.0, torch.tensor(loss, dtype=torch.float64, device="cpu"), items)
     return joined
+
+
+def join_losses(
+    outcome: dict[str, tuple[float, float]] | Exception, group: dist.ProcessGroup
+) -> dict[str, tuple[float, float]]:
+    """Every task's items and mean loss over all processes (DDP), from those of this one.
+
+    A process that failed reports it here, and all raise.
+    """
+    if isinstance(outcome, Exception):
+        _exchanged(_summary(outcome), group)
+        raise outcome
+    summaries = _exchanged(_Summary(outcome, {}, None), group)
+    _raise_failures(summaries)
+    return _means(summaries)
+
+
+def _exchanged(own: _Summary, group: dist.ProcessGroup) -> list[_Summary]:
+    summaries: list[_Summary] = [own] * group.size()
+    dist.all_gather_object(summaries, own, group=group)
+    return summaries
+
+
+def _raise_failures(summaries: list[_Summary]) -> None:
+    for rank, summary in enumerate(summaries):
+        if summary.error is not None:
+            raise RuntimeError(f"Process {rank} of {len(summaries)} failed: {summary.error}")
+
+
+def _means(summaries: list[_Summary]) -> dict[str, tuple[float, float]]:
+    """Every task's items and mean loss: the first process's tasks first, then those that it lacks."""
+    means = {}
+    for task in dict.fromkeys(task for summary in summaries for task in summary.tasks):
+        shares = [summary.tasks.get(task, (0.0, 0.0)) for summary in summaries]
+        items = sum(count for count, _ in shares)
+        means[task] = (items, sum(count * value for count, value in shares if count) / items)
+    return means
 
 
 def _summary(bank: Bank | Exception) -> _Summary:

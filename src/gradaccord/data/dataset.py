@@ -31,6 +31,8 @@ class Dataset:
     language: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)  # of the task, which this set needs
     notes: Mapping[str, int] = field(default_factory=dict)  # what was repaired or left out, how often
+    read_as: tuple[str, ...] = ()  # how own tables were found to be written, as sentences
+    written: Mapping[str, str] = field(default_factory=dict)  # what own files write -> the class
 
     def split(self, name: str) -> Sequence[Any]:
         """One split; one that does not exist is an error that names those that do."""

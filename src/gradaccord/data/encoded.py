@@ -41,9 +41,13 @@ class Ragged:
         """Of every sequence."""
         return self.starts.diff()
 
+    def lengths_of(self, places: torch.Tensor) -> torch.Tensor:
+        """Of some sequences, without a look at the others."""
+        return self.starts[places + 1] - self.starts[places]
+
     def padded(self, places: torch.Tensor, filler: int, length: int | None = None) -> torch.Tensor:
         """Some sequences as a rectangle [places, longest] of int64."""
-        starts, lengths = self.starts[places], self.lengths[places]
+        starts, lengths = self.starts[places], self.lengths_of(places)
         width = int(lengths.max()) if length is None else length
         grid = torch.arange(width, device="cpu")
         inside = grid < lengths.unsqueeze(1)
@@ -133,7 +137,7 @@ class Encoded:
             counts.cumsum(0) - counts, counts
         )
         places = self.first[chosen][row] + within
-        lengths = self.ids.lengths[places]
+        lengths = self.ids.lengths_of(places)
         batch["input_ids"] = self.ids.padded(places, self.pad)
         width = batch["input_ids"].shape[1]
         batch["attention_mask"] = (torch.arange(width, device="cpu") < lengths.unsqueeze(1)).long()
@@ -157,8 +161,6 @@ class Encoded:
             ragged["types"] = self.types
         for name, values in ragged.items():
             parts[f"{name}:flat"], parts[f"{name}:starts"] = values.flat, values.starts
-        # Safetensors writes no memory twice, and some of these may be the same.
-        parts = {name: part.clone() for name, part in parts.items()}
         return parts, {"notes": json.dumps(dict(self.notes)), "pad": str(self.pad)}
 
     @classmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,6 +10,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from gradaccord.core.watch import NOBODY, Watch
+from gradaccord.data.files.tensor_cache import Kept, cached
+from gradaccord.data.stored import Stored
+
+_FORMAT = 1  # to be raised when other texts count as the same
 SAMPLES = 3
 ID = 16  # the length from which on an id tells more than the number of a row
 
@@ -58,27 +64,49 @@ def overlap(
     """Compare what examples are about: the context of a question, a sentence, a pair, a passage.
 
     A question's context counts, not its words: another question about a text that was trained on is
-    still about a text that was trained on. Time and memory are linear in the texts.
+    still about a text that was trained on. Time is linear in the texts, memory in those of evaluation.
     """
-    return _compare(train_name, _Known.of(train), evaluation_name, _Known.of(evaluation))
+    (counts,) = _compare(train_name, train, [_Known.of(evaluation)], NOBODY)
+    return Overlap(train_name, evaluation_name, **counts)
 
 
 def overlaps(
-    train: Iterable[tuple[str, Sequence[Any]]], evaluation: Iterable[tuple[str, Sequence[Any]]]
+    train: Iterable[tuple[str, Sequence[Any]]],
+    evaluation: Iterable[tuple[str, Sequence[Any]]],
+    watch: Watch = NOBODY,
 ) -> Iterator[Overlap]:
-    """Those that are not empty, of every training set with every evaluation set, each read once."""
-    others = [(name, _Known.of(examples)) for name, examples in evaluation]
+    """Those that are not empty, of every training set with every evaluation set, each read once.
+
+    What was found of sets that lie on disk (`stored`) is kept there, too.
+    """
+    others = list(evaluation)
+    if not others:
+        return
+    known: dict[str, _Known] = {}
     for name, examples in train:
-        there = _Known.of(examples)
-        for other, here in others:
-            found = _compare(name, there, other, here)
-            if found:
-                yield found
+
+        def make(name: str = name, examples: Sequence[Any] = examples) -> Kept:
+            for other, theirs in others:
+                if other not in known:
+                    known[other] = _Known.of(theirs)
+            here = [known[other] for other, _ in others]
+            return {}, {"counts": json.dumps(_compare(name, examples, here, watch))}
+
+        sets = [examples, *(theirs for _, theirs in others)]
+        if all(isinstance(each, Stored) for each in sets):
+            key = " ".join(str(each.identity) for each in sets if isinstance(each, Stored))
+            found = cached("overlaps", f"{_FORMAT} {key}", make, what=f"of {name}", watch=watch)[1]
+        else:
+            found = make()[1]
+        for (other, _), counts in zip(others, json.loads(found["counts"]), strict=True):
+            one = Overlap(name, other, **{**counts, "samples": tuple(counts["samples"])})
+            if one:
+                yield one
 
 
 @dataclass(frozen=True)
 class _Known:
-    """What is compared of a set of examples."""
+    """What training examples are compared with: texts and ids of a set for evaluation."""
 
     texts: dict[str, str]  # each text, in order, and what it is normalised
     normal: frozenset[str]
@@ -97,18 +125,41 @@ class _Known:
         )
 
 
-def _compare(train: str, there: _Known, evaluation: str, here: _Known) -> Overlap:
-    same = [text for text, normal in here.texts.items() if normal in there.normal]
-    return Overlap(
-        train=train,
-        evaluation=evaluation,
-        exact=sum(text in there.texts for text in same),
-        normalised=len(same),
-        total=len(here.texts),
-        samples=tuple(same[:SAMPLES]),
-        same_ids=len(here.ids & there.ids),
-        examples=here.examples,
-    )
+def _compare(
+    name: str, train: Sequence[Any], evaluation: Sequence[_Known], watch: Watch
+) -> list[dict[str, Any]]:
+    """The counts of each overlap; of the training examples nothing is remembered but what is shared."""
+    exact: list[set[str]] = [set() for _ in evaluation]
+    normal: list[set[str]] = [set() for _ in evaluation]
+    ids: list[set[str]] = [set() for _ in evaluation]
+    last = ""
+    for example in watch.each(f"comparing {name} with what is evaluated", train, len(train)):
+        id, text = str(example.id), example.leak_key
+        for here, shared in zip(evaluation, ids, strict=True):
+            if id in here.ids:
+                shared.add(id)
+        if text == last:  # questions about one context follow each other
+            continue
+        last, plain = text, normalised(text)
+        for place, here in enumerate(evaluation):
+            if plain in here.normal:
+                normal[place].add(plain)
+                if text in here.texts:
+                    exact[place].add(text)
+    found = []
+    for here, texts, plains, shared in zip(evaluation, exact, normal, ids, strict=True):
+        same = [text for text, plain in here.texts.items() if plain in plains]
+        found.append(
+            {
+                "exact": len(texts),
+                "normalised": len(same),
+                "total": len(here.texts),
+                "samples": tuple(same[:SAMPLES]),
+                "same_ids": len(shared),
+                "examples": here.examples,
+            }
+        )
+    return found
 
 
 def normalised(text: str) -> str:

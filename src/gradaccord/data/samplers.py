@@ -187,8 +187,8 @@ class ProportionalTasks(WeightedTasks):
             )
         sizes = _counts("sizes", sizes)
         # Relative to the largest, so that no power overflows.
-        largest = max(sizes.values(), default=1)
-        super().__init__({t: (size / largest) ** q for t, size in sizes.items()}, n=n, seed=seed)
+        weights = {t: (size / max(sizes.values())) ** q for t, size in sizes.items()}
+        super().__init__(weights, n=n, seed=seed)
 
 
 class UniformTasks(WeightedTasks):
@@ -338,9 +338,11 @@ class TaskBatches(Iterator[Any], Generic[Example]):
 
     def _shuffle(self) -> torch.Tensor:
         self._shuffled = self.generator.get_state()  # to shuffle this pass again after a restart
+        # Half the memory of int64, and the same numbers.
+        narrow = torch.int32 if len(self.data) < 2**31 else torch.int64
         if not self.shuffle:
-            return torch.arange(len(self.data), device="cpu")
-        order = torch.randperm(len(self.data), generator=self.generator, device="cpu")
+            return torch.arange(len(self.data), dtype=narrow, device="cpu")
+        order = torch.randperm(len(self.data), generator=self.generator, dtype=narrow, device="cpu")
         return order if self.lengths is None else self._grouped(order, self.lengths)
 
     def _grouped(self, order: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:

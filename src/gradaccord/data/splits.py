@@ -12,15 +12,29 @@ cut at the same lines, and what is tested was not trained on in another language
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable, Mapping, Sequence
+from array import array
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
+import torch
+
+from gradaccord.core.watch import NOBODY, Watch
 from gradaccord.data.dataset import ORDER, Dataset
+from gradaccord.data.files.tensor_cache import cached
 from gradaccord.data.images.labelled import Images
+from gradaccord.data.stored import Stored
+
+_BLOCK = 65536  # rows that are numbers of Python at once
 
 
-def cut(dataset: Dataset, shares: float | Mapping[str, float], *, seed: int = 0) -> Dataset:
+def cut(
+    dataset: Dataset,
+    shares: float | Mapping[str, float],
+    *,
+    seed: int = 0,
+    watch: Watch = NOBODY,
+) -> Dataset:
     """The data set with one split cut into parts: the train split, else the dev, else the test split.
 
     shares: of each new split, about (groups stay whole), summing to at most 1; a number is the share
@@ -33,32 +47,66 @@ def cut(dataset: Dataset, shares: float | Mapping[str, float], *, seed: int = 0)
         raise ValueError(f"`{dataset.name}` has no split to cut.")
     _check(wanted, dataset, source)
     examples = dataset.splits[source]
-    rows: dict[str, list[int]] = {name: [] for name in wanted}
-    firsts: dict[Hashable, int] = {}
-    for row, example in enumerate(examples):
-        first = firsts.setdefault(example.cut_key, row)
-        draw, end = uniform(f"{seed}/{first}"), 0.0
-        for name, share in wanted.items():
-            end += share
-            if draw < end:
-                rows[name].append(row)
-                break
+    how = f"cut {wanted} {seed}"
+    if isinstance(examples, Stored):
+        rows, _ = cached(
+            "cut",
+            f"{examples.identity} {how}",
+            lambda: (_rows(examples, wanted, seed, watch), {}),
+            what=f"{dataset.name} {source}",
+            watch=watch,
+        )
+    else:
+        rows = _rows(examples, wanted, seed, watch)
     for name, chosen in rows.items():
-        if not chosen:
+        if not len(chosen):
             raise ValueError(
                 f"`cut` leaves no example for {name!r} out of {len(examples)} of `{dataset.name}`: "
                 "give it a larger share."
             )
-    parts = {name: _part(examples, chosen) for name, chosen in rows.items()}
+    parts = {name: _part(examples, rows[name], f"{how} {name}") for name in wanted}
     kept = {name: split for name, split in dataset.splits.items() if name != source}
     splits: dict[str, Sequence[Any]] = {**kept, **parts}
     return dataclasses.replace(dataset, splits={name: splits[name] for name in ORDER if name in splits})
 
 
-def _part(examples: Sequence[Any], rows: list[int]) -> Sequence[Any]:
+def _rows(
+    examples: Sequence[Any], shares: Mapping[str, float], seed: int, watch: Watch
+) -> dict[str, torch.Tensor]:
+    """The rows of each new split. Keys are compared by their 64-bit hashes, which take little room."""
+    counted = watch.each("cutting", examples, len(examples))
+    keys = _tensor(array("q", (hash(example.cut_key) for example in counted)))
+    order = keys.argsort(stable=True)
+    new = torch.ones(
+        len(keys), dtype=torch.bool, device="cpu"
+    )  # in this order: another key than before
+    new[1:] = keys[order[1:]] != keys[order[:-1]]
+    firsts = torch.empty_like(order)
+    firsts[order] = order[new][new.cumsum(0) - 1]
+    rows = {name: array("q") for name in shares}
+    numbers = (first for block in torch.split(firsts, _BLOCK) for first in block.tolist())
+    for row, first in enumerate(numbers):
+        draw, end = uniform(f"{seed}/{first}"), 0.0
+        for name, share in shares.items():
+            end += share
+            if draw < end:
+                rows[name].append(row)
+                break
+    return {name: _tensor(chosen) for name, chosen in rows.items()}
+
+
+def _tensor(numbers: array[int]) -> torch.Tensor:
+    if not numbers:
+        return torch.empty(0, dtype=torch.int64, device="cpu")
+    return torch.frombuffer(numbers, dtype=torch.int64)
+
+
+def _part(examples: Sequence[Any], rows: torch.Tensor, how: str) -> Sequence[Any]:
+    if isinstance(examples, Stored):
+        return examples.part(rows, how)
     if isinstance(examples, Images):
-        return examples.part(rows)
-    return [examples[row] for row in rows]
+        return examples.part(rows.tolist())
+    return [examples[row] for row in rows.tolist()]
 
 
 def _check(shares: Mapping[str, float], dataset: Dataset, source: str) -> None:

@@ -70,6 +70,7 @@ def evaluate(
     transductive: bool = False,
     loss: Measure | None = None,
     by_step: bool = True,
+    progress: Callable[[int], None] = lambda tasks: None,
 ) -> Evaluation:
     """Adapt to each task and predict its queries; nothing of the learner changes.
 
@@ -78,14 +79,13 @@ def evaluate(
     from them too; off unless you ask, because it makes tasks easier and is no fair number beside one
     that does without. loss: measure this (e.g. mse_loss for regression) and not the accuracy.
     by_step: predict after every inner step, for the adaptation curve; False predicts once, after the
-    last.
+    last. progress: is called with the number of tasks that are done.
     """
-
-    rows = [
-        _measured(outputs, task.query_labels, loss)
-        for batch in tasks
-        for task, outputs in _predicted(learner, batch, steps, transductive, by_step)
-    ]
+    rows = []
+    for batch in tasks:
+        for task, outputs in _predicted(learner, batch, steps, transductive, by_step):
+            rows.append(_measured(outputs, task.query_labels, loss))
+            progress(len(rows))
     taken = learner.inner_steps if steps is None else steps
     return _summary(rows, tasks, taken, transductive, 1, loss)
 
@@ -97,12 +97,13 @@ def evaluate_ensemble(
     *,
     steps: int | None = None,
     transductive: bool = False,
+    progress: Callable[[int], None] = lambda tasks: None,
 ) -> Evaluation:
     """Mean of the softmax outputs of several checkpoints of one learner, each adapted by itself.
 
     checkpoints: `state_dict`s of the learner, as a rule the five best by validation accuracy. The
     learner is left as it was. This is another model than a single one, several times as costly at test:
-    report it separately.
+    report it separately. progress: is called with the number of tasks that are done, over checkpoints.
     """
     if not checkpoints:
         raise ValueError("`checkpoints` is empty: an ensemble needs at least one.")
@@ -124,6 +125,7 @@ def evaluate_ensemble(
                     labels.append(task.query_labels)
                 else:
                     total[place] = total[place] + shares
+                progress(number * len(total) + place + 1 if number else place + 1)
     finally:
         learner.load_state_dict(before)
     rows = [_measured(shares, truth, None) for shares, truth in zip(total, labels, strict=True)]

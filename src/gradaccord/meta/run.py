@@ -58,7 +58,8 @@ class RunProgress:
     best: float | None = None
     sigma_m: tuple[float, ...] = ()
     sigma_lambda: tuple[float, ...] = ()
-    doing: str = "training"
+    doing: str = "training"  # or what is done beside it, with the share that is done
+    evaluation_left: float = 0.0  # seconds that validations and the test still take
 
     @property
     def share(self) -> float:
@@ -69,11 +70,11 @@ class RunProgress:
 
     @property
     def seconds_left(self) -> float:
-        """Expected, of training."""
+        """Expected, with validations and the test once a validation has been timed."""
         left = [(self.iterations - self.iteration) * self.pace] if self.iterations else []
         if self.minutes:
             left.append(60 * self.minutes - self.seconds)
-        return max(0.0, min(left))
+        return max(0.0, min(left)) + self.evaluation_left
 
 
 class Run:
@@ -106,6 +107,7 @@ class Run:
         )  # fmt: skip
         self.validation_tasks = fixed_tasks(s, data.validation, s.validation_tasks, VALIDATION_SEED)
         self.progress = RunProgress(0, s.iterations, 0.0, s.minutes)
+        self._validation_seconds = 0.0  # of the last one
         self.history: list[tuple[int, float, float, float]] = []  # iteration, accuracy, interval, s
         self.best: list[tuple[float, int]] = []  # accuracy and iteration, best first
         self.sums: dict[int, int] = {}  # checksums of their weights, by iteration
@@ -151,22 +153,50 @@ class Run:
         while not self.finished:
             due = progress.iteration % self.settings.validate_every == 0 or progress.share >= 1
             if due and (not self.history or self.history[-1][0] != progress.iteration):
-                progress.doing = "validating"
-                show(progress)
-                self._validate()
+                began = time.perf_counter()
+                self._validate(self._counter(show, "validating", self.settings.validation_tasks))
+                self._validation_seconds = time.perf_counter() - began
                 progress.doing = "training"
             if progress.share >= 1:
                 self.finished = True
-                self.save()
+                self._save(show)
                 break
             self._step()
+            progress.evaluation_left = self._evaluation_left()
             show(progress)
             if stop():
-                self.save()
+                self._save(show)
                 return False
             if time.monotonic() - self._saved > SAVE_EVERY:
-                self.save()
+                self._save(show)
         return True
+
+    def _save(self, show: Callable[[RunProgress], None]) -> None:
+        self.progress.doing = "saving"
+        show(self.progress)
+        self.save()
+        self.progress.doing = "training"
+
+    def _counter(
+        self, show: Callable[[RunProgress], None], what: str, total: int
+    ) -> Callable[[int], None]:
+        """Shows what is being done, and how much of it; called with the number of tasks done."""
+
+        def count(done: int) -> None:
+            self.progress.doing = f"{what}, {done / total:.0%}"
+            show(self.progress)
+
+        count(0)
+        return count
+
+    def _evaluation_left(self) -> float:
+        """Seconds of the validations and the test to come, by the last validation."""
+        s, now = self.settings, self.progress
+        left = [s.iterations - now.iteration] if s.iterations else []
+        if s.minutes and now.pace > 0:
+            left.append(int((60 * s.minutes - now.seconds) / now.pace))
+        validations = math.ceil(max(min(left, default=0), 0) / s.validate_every)
+        return self._validation_seconds * (validations + s.test_tasks / s.validation_tasks)
 
     def test(self, show: Callable[[RunProgress], None] = lambda progress: None) -> FewShotResults:
         """Test the best by validation, the curve by inner step, and the ensemble of the best.
@@ -177,17 +207,18 @@ class Run:
         tasks = fixed_tasks(s, self.data.test, s.test_tasks, TEST_SEED)
         few = fixed_tasks(s, self.data.test, min(s.curve_tasks, s.test_tasks), TEST_SEED)
         options: dict[str, Any] = {"steps": s.evaluation_steps, "transductive": s.transductive}
-        self.progress.doing = "testing"
-        show(self.progress)
         states = [read_best(self.folder, i, self.sums.get(i)) for _, i in self.best]
         self.learner.load_state_dict(states[0])
-        single = evaluate(self.learner, tasks, by_step=False, **options)
+        counter = self._counter(show, "testing", s.test_tasks)
+        single = evaluate(self.learner, tasks, by_step=False, progress=counter, **options)
         steps = self.learner.inner_steps if s.evaluation_steps is None else s.evaluation_steps
-        curve = evaluate(self.learner, few, **(options | {"steps": max(steps, CURVE)}))
+        counter = self._counter(show, "testing by inner step", few.count)
+        options_of_curve = options | {"steps": max(steps, CURVE), "progress": counter}
+        curve = evaluate(self.learner, few, **options_of_curve)
         ensemble = None
         if len(states) > 1:
-            show(self.progress)
-            ensemble = evaluate_ensemble(self.learner, states, tasks, **options)
+            counter = self._counter(show, "testing the ensemble", s.test_tasks * len(states))
+            ensemble = evaluate_ensemble(self.learner, states, tasks, progress=counter, **options)
         results = FewShotResults(
             single=single,
             curve=curve,
@@ -265,11 +296,11 @@ class Run:
                 f"--outer-lr (now {self.settings.outer_lr:g})."
             )
 
-    def _validate(self) -> None:
+    def _validate(self, progress_of: Callable[[int], None]) -> None:
         s, progress = self.settings, self.progress
         found = evaluate(
             self.learner, self.validation_tasks, steps=s.evaluation_steps,
-            transductive=s.transductive, by_step=False,
+            transductive=s.transductive, by_step=False, progress=progress_of,
         )  # fmt: skip
         progress.validation = (found.value, found.interval)
         self.history.append((progress.iteration, found.value, found.interval, progress.seconds))

@@ -47,9 +47,14 @@ class Control:
     carried: bool = True
 
 
-SUM = (Control("sum", carried=False),)
+PLAIN = (Control("sum", carried=False),)
 SEQUENTIAL = (Control("sequential"),)
 PAIRED_SUM = (Control("paired_sum"),)
+
+
+def plain_sum(options: Options) -> tuple[Control, ...]:
+    """The plain sum, of gradients that are normalised if the method's are."""
+    return (Control("sum", {"normalize": True}, carried=False),) if options.get("normalize") else PLAIN
 
 
 @dataclass(frozen=True)
@@ -108,22 +113,27 @@ class Entry(Named):
     """One method. `feed` and `controls`, too, are values or functions of all its options.
 
     controls: what it must beat to be called better.
-    copies: of gradients or weights, kept beside the gradient that is stepped on; None: a gradient of
-        each task but one.
+    copies: of gradients or weights, kept beside the gradient that is stepped on, as a value or a
+        function of the number of tasks; by default a gradient of each task but one.
     tasks: makes the class's argument `tasks` from the names of the tasks.
     more_options: options that depend on those given.
     """
 
     feed: Feed | Callable[[Options], Feed] = "all"
-    controls: tuple[Control, ...] | Callable[[Options], tuple[Control, ...]] = SUM
-    copies: int | None = None
+    controls: tuple[Control, ...] | Callable[[Options], tuple[Control, ...]] = plain_sum
+    copies: int | Callable[[int], int] = lambda tasks: max(tasks - 1, 0)
     tasks: Callable[[Sequence[str]], Any] | None = None
-    more_options: Callable[[Options], dict[str, Parameter]] | None = None
+    more_options: Callable[[Options], Mapping[str, Parameter]] | None = None
 
     @property
     def takes_optimizer(self) -> bool:
         """Whether it is built with the optimiser whose steps it counts."""
         return takes_optimizer(self.load())
+
+    @property
+    def loss_only(self) -> bool:
+        """Whether it decides by the losses alone, and reads no gradient."""
+        return self.home.startswith("weigh.")
 
     def feed_with(self, options: Options) -> Feed:
         """What one `backward` is given, with these options."""
@@ -140,7 +150,7 @@ class Entry(Named):
 
     def copies_with(self, tasks: int) -> int:
         """Copies of gradients or weights, with so many tasks."""
-        return max(tasks - 1, 0) if self.copies is None else self.copies
+        return self.copies(tasks) if callable(self.copies) else self.copies
 
     def block_with(self, options: Options) -> int:
         """For how many steps a task keeps its turn."""
@@ -150,7 +160,7 @@ class Entry(Named):
     def options(self, given: Options | None = None) -> dict[str, Parameter]:
         """Every option with its type and default. given: those in use, on which others may depend."""
         more = self.more_options
-        return super().options() | ({} if more is None or given is None else more(given))
+        return super().options() | dict({} if more is None or given is None else more(given))
 
     def build(self, model: Any, optimizer: Any, *, tasks: Sequence[str], **options: Any) -> Method:
         """The method itself, for a model as it is called in the losses."""
@@ -194,13 +204,22 @@ def _weighting_options(given: Options) -> dict[str, Parameter]:
         raise OptionError("weighting", str(error)) from error
 
 
+def _scalarizer_options(given: Options) -> Mapping[str, Parameter]:
+    """What TorchJD's scalarizer of a name takes."""
+    from gradaccord.methods.weigh.torchjd_loss import scalarizer_options
+
+    try:
+        return scalarizer_options(str(given.get("scalarizer", "GeometricMean")))
+    except ValueError as error:  # it is unknown, or cannot be used
+        raise OptionError("scalarizer", str(error)) from error
+
+
 def _dotprod_cost(options: Options) -> float:
     """One gradient a batch, and what the term of one pair in `every` batches takes."""
-    exact = {"one-sided": 4.2, "symmetric": 7.0}
-    difference = {"one-sided": 3.0, "centred": 4.0, "symmetric": 5.0}
-    per_pair = exact if options["mode"] == "exact" else difference
-    # Centred exact products do not exist: the class refuses them when it is built.
-    return 1 + (per_pair.get(options["scheme"], 4.0) - 2) / int(options["every"])
+    per_pair = {"one-sided": 3.0, "centred": 4.0, "symmetric": 5.0}
+    if options["mode"] == "exact":  # the class refuses exact products that are centred
+        per_pair |= {"one-sided": 4.2, "symmetric": 7.0}
+    return 1 + (per_pair[options["scheme"]] - 2) / int(options["every"])
 
 
 def _smart_cost(options: Options) -> float:
@@ -220,16 +239,30 @@ def _on_pairs(options: Options) -> bool:
 
 # fmt: off
 _ENTRIES = (
-    Entry("sum", "combine.plain:Sum", "plain multi-task training on the summed loss", controls=()),
-    Entry("mean", "combine.plain:Mean", "plain multi-task training on the mean loss", controls=(),
+    Entry("sum", "combine.plain:Sum", "plain multi-task training on the summed loss",
+          controls=lambda options: PLAIN if options["normalize"] else ()),
+    Entry("mean", "combine.plain:Mean", "plain multi-task training on the mean loss",
+          controls=lambda options: (Control("mean", carried=False),) if options["normalize"] else (),
           without=("reduction",)),
     Entry("pcgrad", "combine.pcgrad:PCGrad", "projects conflicting task gradients off one another"),
     Entry("gradvac", "combine.gradvac:GradVac", "raises each pair's cosine to its running target"),
+    Entry("config", "combine.conflict_free:ConFIG", "a step with one cosine to all task gradients"),
     Entry("gradnorm", "combine.gradnorm:GradNorm",
-          "learns task weights that train all tasks at one rate", without=("granularity",)),
+          "learns task weights that train all tasks at one rate", without=("granularity", "normalize")),
     Entry("torchjd", "combine.torchjd:TorchJD",
           "any TorchJD weighting, e.g. torchjd:weighting=CAGrad,c=0.5",
           tasks=tuple, more_options=_weighting_options),
+    Entry("uncertainty", "weigh.uncertainty:UncertaintyWeighting",
+          "divides each loss by its learned variance"),
+    Entry("dwa", "weigh.dwa:DWA", "more weight to tasks whose loss falls slowly"),
+    Entry("rlw", "weigh.rlw:RLW", "weights drawn anew in every step"),
+    Entry("famo", "weigh.famo:FAMO", "learns weights that let all losses fall at one rate"),
+    Entry("loss_scale", "weigh.loss_scale:LossScale", "divides each loss by its running mean"),
+    Entry("smooth_tchebycheff", "weigh.smooth_tchebycheff:SmoothTchebycheff",
+          "most weight to the task that is worst off"),
+    Entry("torchjd_loss", "weigh.torchjd_loss:TorchJDLoss",
+          "any TorchJD scalarizer, e.g. torchjd_loss:scalarizer=IMTLL",
+          tasks=tuple, more_options=_scalarizer_options),
     Entry("paired_sum", "align.paired_sum:PairedSum", "two batches at the same weights, no more",
           feed=_window_feed, controls=(), copies=1),
     # The term also lengthens the step, and a longer step alone may be what helps: hence two controls.
@@ -242,12 +275,18 @@ _ENTRIES = (
           controls=lambda options: PAIRED_SUM if _on_pairs(options) else SEQUENTIAL),
     Entry("sequential", "combine.plain:Sum",
           "one task a step, by the sampler: Sequential Reptile with outer_lr 1",
-          feed="one", controls=(), copies=0),
+          feed="one", controls=(), copies=0, without=("normalize",)),
     Entry("sequential_reptile", "trajectory.sequential_reptile:SequentialReptile",
           "a trajectory over batches of all tasks, then a Reptile step",
           feed="one", controls=(Control("sequential_reptile", {"outer_lr": 1}),), copies=1),
     Entry("reptile", "trajectory.reptile:Reptile", "k steps, then a step towards their end",
           feed="one", controls=(Control("reptile", {"outer_lr": 1}),), copies=1),
+    Entry("averaged", "trajectory.averaged:Averaged",
+          "plain training, evaluated and saved at a running mean of the weights (EMA or SWA)",
+          copies=lambda tasks: tasks),
+    Entry("sequential_averaged", "trajectory.averaged:Averaged",
+          "the same with one task a step: what averaging alone gives beside Sequential Reptile",
+          feed="one", controls=SEQUENTIAL, copies=1),
     Entry("fomaml", "trajectory.fomaml:FOMAML", "k steps, then the last one's gradient from the start",
           feed="one", controls=SEQUENTIAL, copies=2),
     Entry("multitask_reptile", "trajectory.reptile:MultiTaskReptile",

@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -39,7 +38,7 @@ class TaskEntry:
 
     kind: str
     options: Mapping[str, Any]
-    columns: Mapping[str, str] = field(default_factory=dict)  # of its own files, by field
+    own_files: Mapping[str, Any] = field(default_factory=dict)  # how they were read; {}: it has none
 
 
 # The head of a task on a trunk, with fresh weights.
@@ -66,7 +65,7 @@ def save_model(
                 "kind": task.kind,
                 "head": model.head_of[name],
                 "options": dict(task.options),
-                "columns": dict(task.columns),
+                "own_files": dict(task.own_files),
             }
             for name, task in tasks.items()
         },
@@ -105,9 +104,14 @@ def saved_tasks(folder: Path) -> dict[str, TaskEntry]:
     """What was written of each task, without the weights."""
     with reading(folder / DESCRIPTION, ANEW):
         return {
-            name: TaskEntry(str(entry["kind"]), dict(entry["options"]), dict(entry.get("columns", {})))
+            name: TaskEntry(str(entry["kind"]), dict(entry["options"]), _own_files(entry))
             for name, entry in _description(folder)["tasks"].items()
         }
+
+
+def _own_files(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Models of 0.1 have the column of each field alone."""
+    return dict(entry.get("own_files") or {"columns": dict(entry.get("columns", {}))})
 
 
 def _save_heads(model: MultiTaskModel, path: Path) -> None:
@@ -152,14 +156,15 @@ def _written_as_a_whole(folder: Path) -> Iterator[Path]:
     """A new folder beside the wanted one, which takes its place at the end."""
     if folder.exists() and not (folder.is_dir() and _replaceable(folder)):
         raise ValueError(f"{folder} exists and is not a saved model: give another folder.")
-    with writing(folder):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        part = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
+    folder = folder.absolute()
+    part, old = (folder.with_name(f".{folder.name}.{end}") for end in ("tmp", "old"))
+    for left in (part, old):  # by a kill
+        shutil.rmtree(left, ignore_errors=True)
     try:
         with writing(folder):
+            part.mkdir(parents=True)
             yield part
-            part.chmod(0o777 & ~_umask())
-            _replace(folder, part)
+            _replace(folder, part, old)
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise
@@ -169,11 +174,10 @@ def _replaceable(folder: Path) -> bool:
     return (folder / DESCRIPTION).is_file() or not any(folder.iterdir())
 
 
-def _replace(folder: Path, part: Path) -> None:
+def _replace(folder: Path, part: Path, old: Path) -> None:
     if not folder.exists():
         os.rename(part, folder)
         return
-    old = Path(f"{part}-old")
     os.rename(folder, old)
     try:
         os.rename(part, folder)
@@ -182,9 +186,3 @@ def _replace(folder: Path, part: Path) -> None:
             os.rename(old, folder)
         raise
     shutil.rmtree(old, ignore_errors=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

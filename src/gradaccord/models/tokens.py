@@ -72,8 +72,8 @@ class Tokens(Protocol):
         """Sentences that are split into words already; `word_ids` says which is which."""
         ...
 
-    def decode(self, ids: Sequence[int]) -> str:
-        """Text again, without special tokens."""
+    def decode(self, ids: Sequence[int], *, special: bool = False) -> str:
+        """Text again. special: with the special tokens."""
         ...
 
     def masking(self) -> MaskTokens:
@@ -190,9 +190,9 @@ class HuggingFaceTokens:
                 "one of each text."
             )
 
-    def decode(self, ids: Sequence[int]) -> str:
-        """Text again, without special tokens."""
-        return str(self._backend.decode(list(ids), skip_special_tokens=True))
+    def decode(self, ids: Sequence[int], *, special: bool = False) -> str:
+        """Text again. special: with the special tokens."""
+        return str(self._backend.decode(list(ids), skip_special_tokens=not special))
 
 
 def _bad_text(texts: Sequence[Any], error: TypeError) -> ValueError | TypeError:

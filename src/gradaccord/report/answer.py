@@ -32,14 +32,5 @@ def forest_plot(data: ReportData) -> Figure | None:
     )
 
 
-def half_interval(difference: Difference) -> float:
-    """Half of the 95 % interval of a mean difference; NaN where there is no test."""
-    if difference.no_p or not math.isfinite(difference.error):
-        return math.nan
-    from scipy.stats import t
-
-    return float(t.ppf(0.975, difference.count - 1) * difference.error)
-
-
 def _interval(to: str, difference: Difference) -> Interval:
-    return Interval(to, difference.mean, half_interval(difference), difference.smallest_effect)
+    return Interval(to, difference.mean, difference.half_interval, difference.smallest_effect)

@@ -10,10 +10,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
+from itertools import pairwise
 from statistics import fmean
 
 from gradaccord.report.svg import (
     COLOURS,
+    DIGIT,
     WIDTH,
     Frame,
     colour,
@@ -111,31 +113,43 @@ def forest(rows: Sequence[tuple[str, Sequence[Interval]]], unit: str, alt: str) 
     return picture("".join(axis + parts), f"{alt} {'; '.join(said)}.", y + 18)
 
 
-def line_chart(series: Sequence[Series], x_label: str, y_label: str, alt: str) -> str:
-    """Lines with bands, or dots with error bars where they are few; nothing if there is no number."""
+def line_chart(
+    series: Sequence[Series],
+    x_label: str,
+    y_label: str,
+    alt: str,
+    chance: float | None = None,
+) -> str:
+    """Lines with bands, or dots with error bars where they are few; nothing if there is no number.
+
+    chance: what a guess scores, drawn as a line; where it is far below, only its number is told.
+    """
     known = [one for one in series if one.points]
     if not known:
         return ""
-    frame = Frame.around(
-        [x for one in known for x, _, _ in one.points],
-        [v for one in known for _, y, e in one.points for v in (y - e, y + e)],
-        x_room=0.04 if all(len(one.points) < CURVE for one in known) else 0.0,
-    )
-    parts = [frame.axes(x_label, y_label)]
     curves = [one for one in known if len(one.points) >= CURVE]
+    ys = [v for one in known for _, y, e in one.points for v in (y - e, y + e)]
+    near = [chance] if chance is not None and _is_near(chance, ys) else []
+    frame = Frame.around(
+        [x for one in known for x, _, _ in one.points], [*ys, *near], x_room=0.0 if curves else 0.1
+    )
+    parts = [frame.axes(x_label, y_label), "" if chance is None else _chance(chance, frame)]
     parts += [_band(one, frame) for one in curves if any(e > 0 for _, _, e in one.points)]
+    aside = _aside([one for one in known if one not in curves], frame)
     for one in known:
         places = [frame.at(x, y) for x, y, _ in one.points]
         if one in curves:
             parts.append(line(places, one.mark, one.name))
         for (x, y, e), place in zip(one.points if len(places) <= FEW else (), places, strict=False):
+            across = place[0] + aside.get(one.name, 0.0)
             if e > 0 and one not in curves:
-                parts.append(
-                    line([frame.at(x, y - e), frame.at(x, y + e)], one.mark, "", 1, solid=True)
-                )
-            parts.append(dot(*place, one.mark, f"{one.name} at {number(x)}: {_with_error(y, e)}"))
-    ends = "; ".join(f"{one.name} {_with_error(*one.points[-1][1:])}" for one in known)
-    return picture("".join(parts), f"{alt} At the end: {ends}.")
+                ends = [(across, frame.at(x, v)[1]) for v in (y - e, y + e)]
+                parts.append(line(ends, one.mark, "", 1, solid=True))
+            title = f"{one.name} at {number(x)}: {_with_error(y, e)}"
+            parts.append(dot(across, place[1], one.mark, title))
+    ends_said = "; ".join(f"{one.name} {_with_error(*one.points[-1][1:])}" for one in known)
+    guess = "" if chance is None else f" Chance: {chance:.4g}."
+    return picture("".join(parts), f"{alt} At the end: {ends_said}.{guess}")
 
 
 def paths(series: Sequence[Series], x_label: str, y_label: str, alt: str) -> str:
@@ -173,14 +187,18 @@ def dots(
     alt: str,
     steps: Sequence[tuple[float, float]] = (),
 ) -> str:
-    """Points with what each says when pointed at, the best one larger; steps: a line beside them."""
+    """Points with what each says when pointed at, the best one larger; steps: stairs beside them.
+
+    Nothing for so few or such equal places that a table says more.
+    """
     known = [point for point in points if math.isfinite(point[0]) and math.isfinite(point[1])]
-    if not known:
+    if len(known) < CURVE or len({x for x, _, _ in known}) < 2:
         return ""
     frame = Frame.around([x for x, _, _ in known], [y for _, y, _ in known], x_room=0.04)
     parts = [frame.axes(x_label, y_label)]
     if len(steps) > 1:
-        parts.append(line([frame.at(x, y) for x, y in steps], 1, "best so far", 1.5))
+        stairs = [steps[0], *(p for (_, y), (x, z) in pairwise(steps) for p in ((x, y), (x, z)))]
+        parts.append(line([frame.at(x, y) for x, y in stairs], 1, "best so far", 1.5))
     for i, (x, y, title) in enumerate(points):
         if (x, y, title) in known:
             parts.append(dot(*frame.at(x, y), 5 if i == best else 0, title, 1.5 if i == best else 0.9))
@@ -272,6 +290,35 @@ def histogram(edges: Sequence[float], counts: Sequence[int], x_label: str, alt: 
     return picture("".join(parts), alt)
 
 
+def _is_near(value: float, ys: Sequence[float]) -> bool:
+    """Whether an axis that shows it, too, still shows differences."""
+    low, high = min(ys), max(ys)
+    return low - (high - low) <= value <= high + (high - low)
+
+
+def _chance(value: float, frame: Frame) -> str:
+    """A dashed line where a guess would be, or its number at the edge that it lies beyond."""
+    shown = f"chance {number(round(value, 1))}"
+    at = min(max(value, frame.y0), frame.y1)
+    (left, y), (right, _) = frame.at(frame.x0, at), frame.at(frame.x1, at)
+    if at != value:
+        shown += " ↓" if value < at else " ↑"
+        return f'<text x="{right}" y="{y - 4:.1f}" class="label end over">{shown}</text>'
+    return (
+        f'<line x1="{left}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}" class="chance"/>'
+        f'<text x="{right}" y="{y - 4:.1f}" class="label end over">{shown}</text>'
+    )
+
+
+def _aside(few: Sequence[Series], frame: Frame) -> dict[str, float]:
+    """How far each series' dots stand aside of their place, so that none covers another."""
+    across = sorted({frame.at(x, frame.y0)[0] for one in few for x, _, _ in one.points})
+    gaps = [b - a for a, b in pairwise(across)]
+    apart = min((gap for gap in gaps if gap > DIGIT), default=WIDTH / 4)  # below: the same place
+    gap = min(7.0, 0.7 * apart / max(len(few), 1))
+    return {one.name: (i - (len(few) - 1) / 2) * gap for i, one in enumerate(few)}
+
+
 def _band(one: Series, frame: Frame) -> str:
     upper = [frame.at(x, y + e) for x, y, e in one.points]
     lower = [frame.at(x, y - e) for x, y, e in reversed(one.points)]
@@ -312,7 +359,9 @@ def _shade(value: float | None, low: float, high: float) -> tuple[str, float]:
 
 
 def _shown(value: float | None, digits: int) -> str:
-    return "–" if value is None or not math.isfinite(value) else f"{value:.{digits}f}"
+    if value is None or not math.isfinite(value):
+        return "–"
+    return f"{round(value, digits) or 0.0:.{digits}f}"  # no minus before a zero
 
 
 def _with_error(value: float, error: float) -> str:

@@ -14,9 +14,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from gradaccord.compare.comparison import Comparison, Standing
-from gradaccord.compare.specs import Spec
+from gradaccord.compare.specs import Spec, short_names
 from gradaccord.compare.summary import runs_in, summarise
-from gradaccord.report.method_names import short_names
 from gradaccord.runs.about import About, read_about
 from gradaccord.runs.files import CONFIG, LOG, damaged, folder_name
 from gradaccord.runs.log import records
@@ -107,9 +106,9 @@ class ReportData:
 
     @property
     def band(self) -> str:
-        """What the bands of curves are."""
+        """What the bands and bars of charts are."""
         several = any(len(runs) > 1 for runs in self.methods.values())
-        return "Mean over seeds; the band is one standard error. " if several else ""
+        return "Mean over seeds ± one standard error. " if several else ""
 
     @property
     def split(self) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from statistics import fmean
 
 from gradaccord.compare.specs import Spec
 from gradaccord.report import run_figures, run_tables
 from gradaccord.report.answer import forest_plot
 from gradaccord.report.data import ReportData, read_report_data
+from gradaccord.report.data_tables import data_tables
 from gradaccord.report.extra_sections import read_extras
 from gradaccord.report.forgetting import forgetting_figures, forgetting_table
 from gradaccord.report.html import fill
@@ -18,8 +20,9 @@ from gradaccord.report.section import Cell, Section, Table, drawn, named
 from gradaccord.report.sweep_page import is_sweep, render_sweep
 from gradaccord.runs.about import About, read_about
 from gradaccord.runs.files import write_atomic
-from gradaccord.runs.results import Results
-from gradaccord.tasks.references import ONE_CLASS
+from gradaccord.runs.results import Cost, Results
+
+MOST_SCORES = 4  # that one sentence names one by one
 
 
 def write_report(folder: Path, out: Path | None = None) -> Path:
@@ -43,7 +46,7 @@ def render(data: ReportData) -> str:
         _findings(data),
         list(_sections(data)),
         forest_plot(data),
-        read_extras(data.folder).findings,
+        [*_warnings(data), *read_extras(data.folder).findings],
     )
 
 
@@ -61,10 +64,17 @@ def _sections(data: ReportData) -> Iterator[Section]:
             run_tables.differences(data),
         ),
     )
-    yield Section("Runs to be wary of", sentences=_trouble(data))
+    yield Section(
+        "Runs to be wary of", sentences=_trouble(data), tables=_known(run_tables.no_skill(data))
+    )
     for extra in read_extras(data.folder).sections:
         yield extra.section(data.folder)
-    yield Section("Learning", figures=run_figures.learning(data), legend=legend)
+    yield Section(
+        "Learning",
+        figures=run_figures.learning(data),
+        tables=_known(run_tables.course(data)),
+        legend=legend,
+    )
     yield Section("Alignment of gradients", figures=run_figures.alignment(data), legend=legend)
     yield Section(
         "Forgetting and distance",
@@ -78,7 +88,7 @@ def _sections(data: ReportData) -> Iterator[Section]:
         figures=[f for name, runs in shown.items() for f in run_figures.mistakes(name, runs)],
         tables=run_tables.worst([(name, run) for name, runs in shown.items() for run in runs]),
     )
-    yield Section("Data", sentences=_data(data))
+    yield Section("Data", sentences=_data(data), tables=data_tables(data.runs[0].results.cards))
     yield Section("How to run this again", tables=_again(data), texts=_configurations(data))
 
 
@@ -102,45 +112,74 @@ def _about(data: ReportData) -> str:
 def _findings(data: ReportData) -> list[str]:
     """What the numbers say."""
     if data.comparison is not None:
-        collapsed = [own.method for own in data.comparison.methods if own.collapsed]
-        missing = sum(len(own.missing) for own in data.comparison.methods)
-        found = list(data.comparison.findings)
-        if collapsed:
-            found.append(
-                f"Did not learn on some seed, so that its cosines mean nothing: {', '.join(collapsed)}."
-            )
-        marked = {task: None for own in data.comparison.methods for task in own.marks}
-        if marked:
-            found.append(
-                "Some methods are no better than the same answer always (* below) on "
-                f"{', '.join(marked)}: differences there may mean nothing."
-            )
-        if missing:
-            found.append(f"{missing} run{'s are' if missing > 1 else ' is'} missing from the means.")
-        return found
+        return list(data.comparison.findings)
     results = data.runs[0].results
-    scores = ", ".join(
-        f"{task} {value:.2f} % ({results.metrics[task]})"
-        for task, value in results.main_scores(data.split).items()
-    )
-    cost = results.cost
+    scores, cost = results.main_scores(data.split), results.cost
+    no_skill = [
+        task for task in scores if (own := results.reference(task, data.split)) is not None and own.mark
+    ]
+    weights = ", ".join(f"{task} {weight:g}" for task, weight in results.weights.items())
     found = [
-        f"On {data.split}, {_method(results)} reaches {scores}.",
-        f"That took {cost.seconds:.0f} s, {cost.steps:,} steps and {cost.gradients:,.0f} "
-        f"batch gradients; the best weights are those of step {results.best_step}.",
-        *(
-            f"{task}: the model {own.mark if own.mark == ONE_CLASS else 'is ' + own.mark}."
-            for task in results.main_scores(data.split)
-            if (own := results.reference(task, data.split)) is not None and own.mark
-        ),
+        f"On {data.split}, {_method(results)} reaches {_reached(results, scores)}.",
+        f"That took {_time(cost)}, {cost.steps:,} steps and {cost.gradients:,.0f} batch gradients; "
+        f"the best weights are those of step {results.best_step}.",
+        *([f"Static task weights: {weights}; the others 1."] if weights else []),
         "One run says nothing about chance: gradaccord compare repeats it over seeds.",
     ]
+    if no_skill:
+        found.insert(1, f"No better than the same answer always on {', '.join(no_skill)}.")
     return found if scores else found[1:]
+
+
+def _reached(results: Results, scores: Mapping[str, float]) -> str:
+    """Every score, or the average and the ends where they are many."""
+    if len(scores) <= MOST_SCORES:
+        return ", ".join(
+            f"{value:.2f} % on {task} ({results.metrics[task]})" for task, value in scores.items()
+        )
+    trained = {task: value for task, value in scores.items() if task in results.trained}
+    low, high = (end(trained, key=trained.__getitem__) for end in (min, max))
+    found = (
+        f"{fmean(trained.values()):.2f} % on average over {len(trained)} tasks, from "
+        f"{trained[low]:.2f} % on {low} to {trained[high]:.2f} % on {high}"
+    )
+    others = [value for task, value in scores.items() if task not in trained]
+    more = f"; {fmean(others):.2f} % over {len(others)} never trained on" if others else ""
+    return found + more
+
+
+def _warnings(data: ReportData) -> list[str]:
+    """What a reader of the findings must know, too."""
+    if data.comparison is None:
+        return []
+    found = []
+    collapsed = [data.names[own.method] for own in data.comparison.methods if own.collapsed]
+    missing = sum(len(own.missing) for own in data.comparison.methods)
+    if collapsed:
+        found.append(
+            f"Did not learn on some seed, so that its cosines mean nothing: {', '.join(collapsed)}."
+        )
+    marked = {task: None for own in data.comparison.methods for task in own.marks}
+    if marked:
+        found.append(
+            "Some methods are no better than the same answer always (* below) on "
+            f"{', '.join(marked)}: differences there may mean nothing."
+        )
+    if missing:
+        found.append(f"{missing} run{'s are' if missing > 1 else ' is'} missing from the means.")
+    return found
 
 
 def _method(results: Results) -> str:
     spec = Spec(results.method_name, tuple(results.method_options.items()), tuple(results.regularize))
     return str(spec)
+
+
+def _time(cost: Cost) -> str:
+    """Of the processor, or of the clock where a resumed run does not know it."""
+    if cost.cpu_seconds is None:
+        return f"{cost.seconds:.0f} s"
+    return f"{cost.cpu_seconds:.0f} s of processor time"
 
 
 def _leader(data: ReportData) -> str:
@@ -154,7 +193,6 @@ def _leader(data: ReportData) -> str:
 def _trouble(data: ReportData) -> list[str]:
     found = list(data.unfinished)
     for own in data.comparison.methods if data.comparison is not None else ():
-        found += [f"{own.method}, {task}: {own.mark(task)}." for task in own.marks]
         if own.collapsed:
             some = "seeds" if len(own.collapsed) > 1 else "seed"
             seeds = f"{some} {', '.join(map(str, own.collapsed))}"
@@ -167,6 +205,7 @@ def _data(data: ReportData) -> list[str]:
     found = []
     for run in data.runs:
         found += run.results.overlaps
+        found += [w for card in run.results.cards.values() for w in card.warnings]
         for task, splits in run.results.notes.items():
             for split, notes in splits.items():
                 shown = ", ".join(f"{what}: {count:,}" for what, count in notes.items())

@@ -9,12 +9,13 @@ from functools import partial
 from typing import Any
 
 from gradaccord.compare.statistics import Mean
-from gradaccord.report.charts import Series, bars, heat_map, histogram, line_chart, paths
+from gradaccord.report.charts import CURVE, Series, bars, heat_map, histogram, line_chart, paths
 from gradaccord.report.data import FinishedRun, ReportData
 from gradaccord.report.section import Figure, drawn
 from gradaccord.report.svg import legend
-from gradaccord.runs.results import EvaluationRecord
+from gradaccord.runs.results import EvaluationRecord, Results
 from gradaccord.tasks.error_analysis import Confusion
+from gradaccord.tasks.task import main_score
 
 BINS = 40  # stretches of training that a curve of steps is averaged over
 BUDGET = "batch gradients"
@@ -33,16 +34,19 @@ def learning(data: ReportData) -> list[Figure]:
     first = data.runs[0]
     metrics, trained = first.results.metrics, first.results.trained
     tasks = [task for task in metrics if any(task in e.scores for e in first.evaluations)]
+    loss = over_steps(
+        data,
+        "train-loss",
+        "Training loss",
+        "loss",
+        "loss, mean of tasks",
+        f"{data.band}The horizontal axis is what every method pays in.",
+    )
+    if data.comparison is None and len(first.evaluations) < CURVE:  # `run_tables.course` has them
+        return drawn([loss])
     return drawn(
         [
-            over_steps(
-                data,
-                "train-loss",
-                "Training loss",
-                "loss",
-                "loss, mean of tasks",
-                f"{data.band}The horizontal axis is what every method pays in.",
-            ),
+            loss,
             over_evaluations(
                 data,
                 "dev-average",
@@ -50,6 +54,7 @@ def learning(data: ReportData) -> list[Figure]:
                 lambda record: record.average,
                 "average, %",
                 data.band,
+                _chance(first.results, trained),
             ),
             *(
                 over_evaluations(
@@ -59,6 +64,7 @@ def learning(data: ReportData) -> list[Figure]:
                     partial(_score, task, metrics[task]),
                     f"{metrics[task]}, %",
                     data.band,
+                    _chance(first.results, [task]),
                 )
                 for task in (tasks if len(tasks) > 1 else [])
             ),
@@ -166,15 +172,17 @@ def over_evaluations(
     read: Callable[[EvaluationRecord], float | None],
     y_label: str,
     caption: str,
+    chance: float | None = None,
 ) -> Figure:
-    """A line a method: means over seeds of the k-th evaluations."""
+    """A line a method: means over seeds of the k-th evaluations. chance: what a guess scores."""
     found = []
     for mark, (name, runs) in enumerate(data.methods.items()):
         several = list(zip(*(run.evaluations for run in runs), strict=False))
         means = [Mean.of(_finite(read(one)) for one in records) for records in several]
         x = [statistics.fmean(one.gradients for one in records) for records in several]
         found.append(_series(data.names[name], mark, x, means))
-    return Figure(id, title, line_chart(found, BUDGET, y_label, f"{title}, by method."), caption)
+    svg = line_chart(found, BUDGET, y_label, f"{title}, by method.", chance)
+    return Figure(id, title, svg, caption)
 
 
 def over_steps(
@@ -263,8 +271,16 @@ def _cosines(data: ReportData) -> Iterator[Figure]:
         )
 
 
+def _chance(results: Results, tasks: Sequence[str]) -> float | None:
+    """What a guess scores on dev, mean over tasks; None where that is not known of all."""
+    known = [results.reference(task, "dev") for task in tasks]
+    values = [own.chance for own in known if own is not None]
+    return statistics.fmean(values) if values and len(values) == len(tasks) else None
+
+
 def _score(task: str, metric: str, record: EvaluationRecord) -> float | None:
-    return record.scores.get(task, {}).get(metric)
+    scores = record.scores.get(task)
+    return None if scores is None else main_score(scores, metric)
 
 
 def _seeds(several: Sequence[Any]) -> str:

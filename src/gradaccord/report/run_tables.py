@@ -10,6 +10,7 @@ from typing import Any
 from gradaccord.compare.comparison import AVERAGE, UNSEEN, Standing
 from gradaccord.compare.statistics import PAIRS, Difference, Mean, corrected, short_p
 from gradaccord.compare.summary import scores_by_seed
+from gradaccord.report.charts import CURVE
 from gradaccord.report.data import FinishedRun, ReportData
 from gradaccord.report.section import NONE, Cell, Table, mean_cell, named, number_cell
 from gradaccord.report.svg import cut
@@ -27,12 +28,16 @@ def leaderboard(data: ReportData) -> Table | None:
         [
             named(data.label(own)),
             mean_cell(own.average),
-            Cell("baseline", 0.0) if own is comparison.baseline else _difference(own.vs_baseline),
+            Cell(NONE) if own is comparison.baseline else _difference(own.vs_baseline),
             _difference(own.vs_control),
+            named("baseline" if own is comparison.baseline else own.verdict),
             number_cell(own.train_loss.mean, "{:.3f}"),
             number_cell(own.cosine.mean, "{:.3f}"),
             number_cell(own.distance.mean, "{:.2f}"),
-            *(number_cell(cost, "{:.2f}×") for _, cost in own.costs),
+            *(
+                number_cell(cost, "{:.2f}×")
+                for cost in (own.costs.processor, own.costs.gradients, own.costs.memory_mb)
+            ),
             _seeds(own),
         ]
         for own in comparison.methods
@@ -41,14 +46,16 @@ def leaderboard(data: ReportData) -> Table | None:
     return Table(
         "leaderboard",
         "Leaderboard",
-        ["method", "average, %", "to baseline", "to control", "train loss", "cosine", "distance",
-         "time", "processor", "gradients", "memory", "seeds"],
+        ["method", "average, %", "to baseline", "to control", "verdict", "train loss", "cosine",
+         "distance", "processor", "gradients", "memory", "seeds"],
         rows,
         f"Average of the trained tasks' main metrics on {comparison.split}, mean ± standard error "
-        "over seeds. Differences are paired by seed, p by a t-test, beside it p as corrected by Holm "
-        "for all tests of this table; where nothing is clear, the smallest true difference that the "
-        "test could see (four times in five). Train loss, task cosine and distance from the start are "
-        "those of the last evaluation; costs are relative to the baseline."
+        "over seeds. Differences are in points, paired by seed, ± half of their 95 % interval. The "
+        "verdict goes by p below 0.05 as corrected by Holm for all "
+        f"{comparison.tests_with_p} tests; “control as good”: better than the baseline, but not "
+        "clearly than its own control. p values stand below, under Differences. Train loss, task "
+        "cosine and distance from the start are those of the last evaluation; processor time, batch "
+        "gradients and peak memory are relative to the baseline."
         + ("" if comparison.budget is None else f" {comparison.budget.sentence}"),
     )  # fmt: skip
 
@@ -80,6 +87,36 @@ def per_task(data: ReportData) -> Table | None:
         f"In percent on {comparison.split}, mean ± standard error over seeds. Chance is a guess, "
         "majority the same answer always; * marks a method that predicts one class or is not above "
         "majority by two standard errors at that number of examples.",
+    )
+
+
+def no_skill(data: ReportData) -> Table | None:
+    """Where models predict one class, or are not above the most frequent one."""
+    comparison = data.comparison
+    marked = [own for own in comparison.methods if own.marks] if comparison is not None else []
+    if not marked:
+        return None
+    tasks = dict.fromkeys(task for own in marked for task in own.marks)
+    rows = [
+        [
+            named(data.names[own.method]),
+            *(
+                Cell(f"{count} of {len(own.seeds)}", float(count))
+                if (count := len(own.marks.get(task, ())))
+                else Cell(NONE)
+                for task in tasks
+            ),
+        ]
+        for own in marked
+    ]  # fmt: skip
+    return Table(
+        "no-skill",
+        "No better than the same answer always",
+        ["method", *tasks],
+        rows,
+        "Seeds whose score is below the majority's, within noise of it (two standard errors at that "
+        "number of examples), or of a model that predicts one class: differences there may mean "
+        "nothing.",
     )
 
 
@@ -157,7 +194,7 @@ def scores(data: ReportData) -> Table | None:
     rows = []
     for task, main in results.metrics.items():
         beside = [results.reference(task, split) for split in splits]
-        known = [results.scores(split).get(task, {}) for split in splits]
+        known = [results.scores_shown(split).get(task, {}) for split in splits]
         names = dict.fromkeys(name for own in known for name in own)
         for metric in sorted(names, key=lambda name: name != main):
             rows.append(
@@ -178,12 +215,30 @@ def scores(data: ReportData) -> Table | None:
     return Table("scores", "Scores", ["task", "metric", *splits, *more, "note"], rows, caption)
 
 
+def course(data: ReportData) -> Table | None:
+    """Scores on dev of a single run with so few evaluations that they make no curve."""
+    if data.comparison is not None or not 0 < len(data.runs[0].evaluations) < CURVE:
+        return None
+    results, records = data.runs[0].results, data.runs[0].evaluations
+    rows = [[named(AVERAGE), *(number_cell(record.average, "{:.2f}") for record in records)]]
+    for task, metric in results.metrics.items():
+        known = [record.scores.get(task, {}).get(metric) for record in records]
+        rows.append([named(task), *(number_cell(value, "{:.2f}") for value in known)])
+    return Table(
+        "course",
+        "Scores on dev over training",
+        ["task", *(f"at {record.gradients:,.0f}" for record in records)],
+        rows,
+        "Main metrics in percent, after so many batch gradients.",
+    )
+
+
 def costs(data: ReportData) -> Table:
     """Absolute costs, mean over seeds."""
     forms = {
-        "seconds": "{:.1f}", "cpu_seconds": "{:.1f}", "training_seconds": "{:.1f}",
-        "evaluation_seconds": "{:.1f}", "probe_seconds": "{:.1f}", "steps": "{:,.0f}",
-        "gradients": "{:,.0f}", "memory_mb": "{:,.0f}",
+        "cpu_seconds": "{:.1f}", "training_seconds": "{:.1f}", "evaluation_seconds": "{:.1f}",
+        "probe_seconds": "{:.1f}", "steps": "{:,.0f}", "gradients": "{:,.0f}",
+        "memory_mb": "{:,.0f}", "seconds": "{:.1f}",
     }  # fmt: skip
     rows = []
     for name, runs in data.methods.items():
@@ -197,11 +252,12 @@ def costs(data: ReportData) -> Table:
     return Table(
         "costs",
         "Costs",
-        ["method", "clock, s", "processor, s", "training, s", "evaluation, s", "probes, s", "steps",
-         "batch gradients", "peak memory, MB"],
+        ["method", "processor, s", "training, s", "evaluation, s", "probes, s", "steps",
+         "batch gradients", "peak memory, MB", "clock, s"],
         rows,
-        f"{over}Clock time runs from the first step to the last. Processor time and memory are those "
-        "of the whole process; training, evaluation and probes are their parts of processor time.",
+        f"{over}Processor time and memory are those of the whole process; training, evaluation and "
+        "probes are their parts of processor time. Clock time, from the first step to the last, also "
+        "depends on what else ran on the machine.",
     )  # fmt: skip
 
 
@@ -260,7 +316,9 @@ def _beside(known: Sequence[Reference | None]) -> list[Cell]:
 def _difference(difference: Difference | None) -> Cell:
     if difference is None or not difference.count:
         return Cell(NONE)
-    return Cell(str(difference), difference.mean)
+    half = difference.half_interval
+    shown = f"{difference.mean:+.2f}" + (f" ± {half:.2f}" if math.isfinite(half) else "")
+    return Cell(shown, difference.mean)
 
 
 def _paired(between: Difference | None) -> list[Cell]:

@@ -76,7 +76,7 @@ def render_sweep(folder: Path) -> str:
         [
             Section("Best settings", tables=[_best(sweep)], texts={BEST: best.read_text("utf-8")}),
             Section("What matters", _why_no_importance(sweep), _by_value(sweep), _matters(sweep)),
-            Section("Trials", tables=[_trials(sweep)], figures=[_course(sweep)]),
+            Section("Trials", tables=[_trials(sweep)], figures=drawn([_course(sweep)])),
             Section("How to run this again", tables=_again(sweep, best)),
         ],
     )
@@ -188,7 +188,7 @@ def _trials(sweep: Sweep) -> Table:
             error = Mean.of(seeds).error
             spread = "" if math.isnan(error) else f" ± {error:.2f}"
             shown = Cell(f"{trial.value:.2f}{spread}", trial.value)
-        took = trial.duration.total_seconds() if trial.duration is not None else None
+        took = _processor_seconds(sweep, trial)
         rows.append(
             [
                 Cell(str(trial.number), float(trial.number)),
@@ -202,10 +202,10 @@ def _trials(sweep: Sweep) -> Table:
     return Table(
         "trials",
         "All trials, the best first",
-        ["trial", SCORE, *sweep.settings, "time, s", "state"],
+        ["trial", SCORE, *sweep.settings, "processor, s", "state"],
         rows,
         "Mean of the trained tasks' main metrics on dev, ± standard error over seeds where there are "
-        "several.",
+        "several. Processor time is that of all its runs.",
     )
 
 
@@ -242,8 +242,19 @@ def _state(sweep: Sweep, trial: Any) -> str:
 
 def _scores(sweep: Sweep, trial: Any) -> list[float]:
     """Of a trial's runs."""
+    return [results.average("dev") for results in _results(sweep, trial)]
+
+
+def _processor_seconds(sweep: Sweep, trial: Any) -> float | None:
+    """Of a trial's runs together; None where one does not know it or did not end."""
+    known = [results.cost.cpu_seconds for results in _results(sweep, trial)]
+    spent = [seconds for seconds in known if seconds is not None]
+    return sum(spent) if trial.value is not None and spent and len(spent) == len(known) else None
+
+
+def _results(sweep: Sweep, trial: Any) -> list[Results]:
     places = sorted(trial_folder(sweep.folder, trial).glob("seed-*"))
-    return [Results.read(place).average("dev") for place in places if Results.exists(place)]
+    return [Results.read(place) for place in places if Results.exists(place)]
 
 
 def _with(sweep: Sweep, key: str) -> list[Any]:

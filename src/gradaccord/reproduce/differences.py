@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gradaccord.compare.statistics import Difference, corrected
-from gradaccord.report.answer import half_interval
 from gradaccord.reproduce.entry import Entry, Setting, Size
 from gradaccord.reproduce.plan import is_current
 from gradaccord.reproduce.records import AVERAGE, RunRecord, by_seed, read_records
@@ -38,7 +37,7 @@ class Tested:
     @property
     def half(self) -> float:
         """Half of the 95 % interval; NaN without a test."""
-        return half_interval(self.difference)
+        return self.difference.half_interval
 
     @property
     def seen(self) -> float:

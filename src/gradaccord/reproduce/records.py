@@ -17,6 +17,7 @@ from gradaccord.runs.log import read_log
 from gradaccord.runs.results import Cost, Results, Scores
 from gradaccord.runs.versioned import Versioned
 from gradaccord.tasks.error_analysis import Confusion, Histogram
+from gradaccord.tasks.task import main_score
 
 AVERAGE = "average"
 OVERALL = "overall"  # an average in which a Pearson correlation r counts as (1 + r) / 2
@@ -104,7 +105,7 @@ class RunRecord(Versioned):
                 ]
             return math.fsum(values) / len(values)
         if metric in self.scores:
-            return self.scores[metric][self.metrics[metric]]
+            return main_score(self.scores[metric], self.metrics[metric])
         if metric in self.probes:
             return self.probes[metric]
         task, _, name = metric.rpartition(".")
@@ -189,7 +190,7 @@ def _probes(measured: Any) -> dict[str, float]:
 
 def _point(one: Any, results: Results) -> Point:
     values = {AVERAGE: one.average, **_probes(one)}
-    values |= {task: own[results.metrics[task]] for task, own in one.scores.items()}
+    values |= {task: main_score(own, results.metrics[task]) for task, own in one.scores.items()}
     if one.train_loss:
         values["train_loss"] = math.fsum(one.train_loss.values()) / len(one.train_loss)
     return Point(

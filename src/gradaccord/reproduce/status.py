@@ -13,6 +13,7 @@ from gradaccord.reproduce.differences import Tested, current_records, difference
 from gradaccord.reproduce.entry import DATA, Entry, Primary, Setting, Size
 from gradaccord.reproduce.plan import plan
 from gradaccord.reproduce.records import RunRecord
+from gradaccord.reproduce.special import trapped
 from gradaccord.reproduce.table import interval
 
 Word = Literal[
@@ -59,6 +60,12 @@ def status_of(entry: Entry, results: Path) -> Status:
     done = sum((one.variant, one.arm, one.budget, one.seed) in keys for one in planned)
     if not done:
         return Status("not run", "not run", "Not run.", 0, len(planned))
+    if entry.kind == "landscape":
+        escapes, at_equal_rates, result = trapped.answer(records)
+        verdict: Verdict = "does not hold here"
+        if escapes:
+            verdict = "holds" if at_equal_rates else "holds in part"
+        return Status("measured at small scale", verdict, result, done, len(planned))
     tests = differences_of(setting, records)
     primary = next((test for test in tests if test.primary), None)
     word, verdict, result = _decided(setting, records, tests, primary)

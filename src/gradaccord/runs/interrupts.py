@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -19,14 +20,26 @@ class Interrupts:
 
     Once `saving` is set none does, so that what is being written is written whole.
 
+    say: is told at once what follows, by a thread beside the step, which may be in the middle of a long
+    computation. what_next: the sentence behind the signal's name, asked for when it comes.
+
     Only the main thread can handle signals: in another one nothing is noted. A signal that the
     process ignores stays ignored. The end of the parent process (`PARENT`) counts as a signal: nobody
     waits for this run any more, and a restarted command needs the folder.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        say: Callable[[str], None] | None = None,
+        what_next: Callable[[], str] = lambda: "finishing this step, then saving; press again to stop",
+    ) -> None:
         self.noted = False
         self.saving = False
+        self._say, self._what_next = say, what_next
+        self._told = False
+        self._teller: threading.Thread | None = None
+        self._pipe: tuple[int, int] = (-1, -1)
+        self._wakeup_before = -1
         self._before: dict[signal.Signals, Any] = {}
         self._terminals = terminals()
 
@@ -35,6 +48,8 @@ class Interrupts:
             for kind in SIGNALS:
                 if signal.getsignal(kind) not in (signal.SIG_IGN, None):
                     self._before[kind] = signal.signal(kind, self._note)
+            if self._say is not None and os.name == "posix":
+                self._listen()
         return self
 
     def __exit__(
@@ -46,6 +61,32 @@ class Interrupts:
         for one, before in self._before.items():
             signal.signal(one, before)
         self._before.clear()
+        if self._teller is not None:
+            signal.set_wakeup_fd(self._wakeup_before)
+            os.close(self._pipe[1])
+            self._teller.join()
+            os.close(self._pipe[0])
+            self._teller = None
+
+    def _listen(self) -> None:
+        """Start the thread: Python writes the number of a signal into the pipe when it comes."""
+        self._pipe = os.pipe()
+        os.set_blocking(self._pipe[1], False)
+        self._wakeup_before = signal.set_wakeup_fd(self._pipe[1], warn_on_full_buffer=False)
+        self._teller = threading.Thread(target=self._tell, name="interrupts", daemon=True)
+        self._teller.start()
+
+    def _tell(self) -> None:
+        assert self._say is not None
+        while got := os.read(self._pipe[0], 64):
+            if not set(got) & {signal.SIGINT, signal.SIGTERM}:
+                continue
+            name = "Ctrl-C" if signal.SIGINT in got else "SIGTERM"
+            if not self._told:
+                self._say(f"{name}: {self._what_next()}.")
+            elif self.saving:
+                self._say(f"{name}: still saving; it ends by itself.")
+            self._told = True
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self.noted and not self.saving and number == signal.SIGINT:
@@ -55,7 +96,7 @@ class Interrupts:
 
     def agreed(self, accelerator: Any) -> bool:
         """Whether any process was interrupted: all stop after the same step, or none does."""
-        stop = self.noted or _orphaned()
+        stop = self.noted or orphaned()
         if accelerator.num_processes == 1:
             return stop
         import torch
@@ -78,6 +119,7 @@ def silence(before: list[int]) -> None:
             os.close(nowhere)
 
 
-def _orphaned() -> bool:
+def orphaned() -> bool:
+    """Whether the process for which this one works has ended."""
     parent = os.environ.get(PARENT)
     return parent is not None and parent != str(os.getppid())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -10,20 +11,23 @@ from typing import Any, TypeVar
 from filelock import FileLock, Timeout
 
 from gradaccord.runs.files import RunFolderError
+from gradaccord.runs.interrupts import PARENT, orphaned
 
 T = TypeVar("T")
+PATIENCE = 600.0  # seconds for which a run of a comparison waits
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Lock the folder for this process; a second one is refused.
 
-    The operating system drops the lock when the process ends, however it ends.
+    The operating system drops the lock when the process ends, however it ends. A run of a comparison
+    or a sweep waits: if the command before was killed, its run is there until it has saved itself.
     """
     lock = FileLock(folder / ".lock")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock.acquire(timeout=0)
+        lock.acquire(timeout=PATIENCE if PARENT in os.environ and not orphaned() else 0)
     except Timeout as error:
         raise RunFolderError(
             f"The run folder {folder} is in use by another process: wait for it, or choose "

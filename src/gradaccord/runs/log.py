@@ -97,8 +97,8 @@ def cut_to_step(path: Path, step: int, say: Callable[[str], None] = _warn) -> No
 
 def cut_to_size(path: Path, size: int) -> None:
     """Remove what was written after the log had this size."""
-    if path.exists() and path.stat().st_size > size:
-        os.truncate(path, size)
+    if path.exists():
+        os.truncate(path, min(size, path.stat().st_size))
 
 
 def read_log(path: Path, say: Callable[[str], None] = _warn) -> list[dict[str, Any]]:
@@ -118,7 +118,7 @@ def records(path: Path, every: int = 1, say: Callable[[str], None] = _warn) -> I
                 continue
             try:
                 record = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 record = None
             if isinstance(record, dict):
                 yield record

@@ -9,8 +9,10 @@ from pydantic import BaseModel, Field, model_validator
 
 from gradaccord.runs.files import RESULTS
 from gradaccord.runs.versioned import Versioned
+from gradaccord.tasks.data_card import DataCard
 from gradaccord.tasks.error_analysis import Confusion, Histogram, Wrong
 from gradaccord.tasks.references import Reference
+from gradaccord.tasks.task import main_score
 
 Scores = dict[str, dict[str, float]]  # task -> metric -> percent
 
@@ -103,7 +105,7 @@ class Results(Versioned):
     method: dict[str, Any]  # its name and options
     regularize: list[str]
     seed: int
-    metrics: dict[str, str]  # task -> its main metric
+    metrics: dict[str, str]  # task -> its main metric; with a "-" before it if lower is better
     kinds: dict[str, str]
     trained: list[str]  # the tasks; others were only evaluated
     dev: Scores
@@ -115,9 +117,12 @@ class Results(Versioned):
     notes: dict[str, dict[str, dict[str, int]]]  # task -> split -> what -> count
     overlaps: list[str]
     cost: Cost
+    weights: dict[str, float] = Field(default_factory=dict)  # of tasks whose static weight is not 1
+    stopped: dict[str, int] = Field(default_factory=dict)  # task -> the step that its patience ended at
     # Task -> scores without skill: on its last split, and on dev of those that have test, too.
     references: dict[str, Reference] = Field(default_factory=dict)
     dev_references: dict[str, Reference] = Field(default_factory=dict)
+    cards: dict[str, DataCard] = Field(default_factory=dict)  # of the tasks' data
 
     @model_validator(mode="after")
     def _whole(self) -> Results:
@@ -161,7 +166,16 @@ class Results(Versioned):
 
     def main_scores(self, split: str) -> dict[str, float]:
         """Every task's main metric on a split, in percent."""
-        return {task: own[self.metrics[task]] for task, own in self.scores(split).items()}
+        return {task: main_score(own, self.metrics[task]) for task, own in self.scores(split).items()}
+
+    def scores_shown(self, split: str) -> Scores:
+        """Every task's scores with the main one first, as in `main_scores`."""
+        main = self.main_scores(split)
+        return {
+            task: {self.metrics[task]: main[task]}
+            | {k: v for k, v in own.items() if k != self.metrics[task].removeprefix("-")}
+            for task, own in self.scores(split).items()
+        }
 
     def average(self, split: str) -> float:
         """Mean over the trained tasks' main metrics on a split; NaN if none was evaluated there."""

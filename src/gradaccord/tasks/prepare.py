@@ -8,13 +8,19 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
+import torch
+
+from gradaccord.core.watch import NOBODY, Watch
 from gradaccord.data.dataset import Dataset
 from gradaccord.data.encoded import Encoded
-from gradaccord.data.files.tensor_cache import cached
+from gradaccord.data.encoded_blocks import EncodedBlocks
+from gradaccord.data.files.tensor_cache import Kept, cached
+from gradaccord.data.stored import Stored
 from gradaccord.models.tokens import Tokens
 from gradaccord.tasks.task import Task, errors_named
 
 _FORMAT = 2  # to be raised when an encoding changes
+BLOCK = 16384  # examples encoded at once
 
 
 @dataclass(frozen=True)
@@ -38,7 +44,9 @@ class Prepared:
         return any(self.task.gold(example) is not None for example in examples)
 
 
-def prepare(name: str, task: Task[Any], dataset: Dataset, tokens: Tokens) -> Prepared:
+def prepare(
+    name: str, task: Task[Any], dataset: Dataset, tokens: Tokens, watch: Watch = NOBODY
+) -> Prepared:
     """Tokenise every split, or read it from the cache (`gradaccord.data.files.tensor_cache`).
 
     Examples without a label are left out of the train split, and counted.
@@ -46,8 +54,11 @@ def prepare(name: str, task: Task[Any], dataset: Dataset, tokens: Tokens) -> Pre
     splits = dict(dataset.splits)
     with errors_named(name):
         if "train" in splits:
-            splits["train"] = _labelled(task, splits["train"])
-        encoded = {split: encode(task, examples, tokens) for split, examples in splits.items()}
+            splits["train"] = _labelled(task, splits["train"], watch)
+        encoded = {
+            split: encode(task, examples, tokens, f"{name} {split}", watch)
+            for split, examples in splits.items()
+        }
     left_out = {split: len(dataset.splits[split]) - len(examples) for split, examples in splits.items()}
     for split, count in left_out.items():
         if count:
@@ -56,25 +67,53 @@ def prepare(name: str, task: Task[Any], dataset: Dataset, tokens: Tokens) -> Pre
     return Prepared(name, task, splits, encoded)
 
 
-def _labelled(task: Task[Any], examples: Sequence[Any]) -> Sequence[Any]:
+def _labelled(task: Task[Any], examples: Sequence[Any], watch: Watch) -> Sequence[Any]:
     """Those that a loss can be computed of."""
     if not _are_texts(examples):
         return examples
-    kept = [example for example in examples if task.gold(example) is not None]
-    if not kept:
+
+    def make() -> Kept:
+        counted = watch.each("looking for labels", examples, len(examples))
+        known = bytearray(task.gold(example) is not None for example in counted)
+        return {"known": torch.frombuffer(known, dtype=torch.bool)}, {}
+
+    if isinstance(examples, Stored):
+        key = f"{examples.identity} {task.kind} {task!r}"
+        known = cached("labelled", key, make, watch=watch)[0]["known"]
+    else:
+        known = make()[0]["known"]
+    if not known.any():
         raise ValueError(
             f"none of its {len(examples)} training examples is labelled: train on another set, or set "
             "`evaluate_only: true`."
         )
-    return examples if len(kept) == len(examples) else kept
+    if known.all():
+        return examples
+    places = known.nonzero().flatten()
+    if isinstance(examples, Stored):
+        return examples.part(places, "labelled")
+    return [examples[place] for place in places.tolist()]
 
 
-def encode(task: Task[Any], examples: Sequence[Any], tokens: Tokens) -> Encoded:
-    """`task.encode`, kept on disk under a hash of all that it depends on."""
+def encode(
+    task: Task[Any], examples: Sequence[Any], tokens: Tokens, what: str = "", watch: Watch = NOBODY
+) -> Encoded:
+    """`task.encode`, kept on disk under a hash of all that it depends on. what: it is, for people."""
     if not _are_texts(examples):
         return task.encode(examples, tokens)
+
+    def make() -> Kept:
+        if len(examples) <= BLOCK or not task.in_blocks:
+            return task.encode(examples, tokens).parts()
+        found = EncodedBlocks()
+        for start in range(0, len(examples), BLOCK):
+            watch.at(f"tokenising {what}", start, len(examples))
+            block = list(examples[start : start + BLOCK])
+            found.add(task.encode(block, tokens), len(block))
+        return found.parts()
+
     key = _key(task, examples, tokens)
-    return Encoded.of_parts(*cached("encoded", key, lambda: task.encode(examples, tokens).parts()))
+    return Encoded.of_parts(*cached("encoded", key, make, what=f"tokens of {what}", watch=watch))
 
 
 def _are_texts(examples: Sequence[Any]) -> bool:
@@ -95,5 +134,8 @@ def _key(task: Task[Any], examples: Sequence[Any], tokens: Tokens) -> str:
 
 def _pieces(examples: Sequence[Any]) -> Iterator[bytes]:
     """The examples' whole content, some thousand at a time: calls cost more than bytes."""
+    if isinstance(examples, Stored):
+        yield examples.identity.encode()
+        return
     for start in range(0, len(examples), 4096):
         yield repr(examples[start : start + 4096]).encode("utf-8", "surrogatepass")

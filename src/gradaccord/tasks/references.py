@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gradaccord.tasks.task import Task
+from gradaccord.tasks.task import Task, main_score
 
 ONE_CLASS = "predicts one class"
 NO_BETTER = "within noise of majority"
@@ -44,11 +44,13 @@ def reference(
     scores: Mapping[str, float],
 ) -> Reference:
     """Of a model's predictions on a split. scores: theirs, by `Task.score`."""
-    chance = task.chance(examples, predictions)[task.metric]
-    majority = task.score(examples, task.constant(examples, predictions))[task.metric]
-    gap = scores[task.metric] - majority
+    main = task.main_metric
+    chance = main_score(task.chance(examples, predictions), main)
+    majority = main_score(task.score(examples, task.constant(examples, predictions)), main)
+    reached = main_score(scores, main)
+    gap = reached - majority
     gold, _ = task.labelled(examples, predictions)
-    noise = ERRORS * max(task.standard_error(s, len(gold)) for s in (majority, scores[task.metric]))
+    noise = ERRORS * max(task.standard_error(s, len(gold)) for s in (majority, reached))
     if task.predicts_one_class(examples, predictions):
         mark = ONE_CLASS
     elif gap > noise:

@@ -21,13 +21,13 @@ def save(
     model: MultiTaskModel,
     tokens: Tokens,
     tasks: Mapping[str, Task[Any]],
-    columns: Mapping[str, Mapping[str, str]] | None = None,
+    own_files: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> None:
     """Write a folder that `load` reads whole, and `AutoModel.from_pretrained` the trunk of.
 
-    columns: of tasks that were trained on own files, the column of each field, by which they are asked.
+    own_files: of tasks that were trained on own files, how they were read (`gradaccord.data.read`).
     """
-    own = columns or {}
+    own = own_files or {}
     entries = {
         name: TaskEntry(task.kind, options(task), own.get(name, {})) for name, task in tasks.items()
     }

@@ -58,10 +58,12 @@ class Task(ABC, Generic[E]):
     """
 
     kind: ClassVar[str]
-    metric: ClassVar[str]  # the score by which models are chosen; higher is better
+    metric: str  # the score by which models are chosen; an option of kinds that have several
+    lower_is_better: ClassVar[frozenset[str]] = frozenset()  # scores of which that is so
     divergence: ClassVar[str | None] = None  # how SMART compares outputs; None: not regularised
     graded: ClassVar[bool] = False  # whether a prediction can be right in part, by its score
     generates: ClassVar[bool] = False  # whether predictions are texts written by a decoder
+    in_blocks: ClassVar[bool] = True  # whether an example is encoded alike whatever stands before it
     starting_file: ClassVar[StartingFile | None] = None  # None: JSON lines with the example's fields
     sample_question: ClassVar[Any] = "some text"  # one to try a trained model with
 
@@ -92,6 +94,11 @@ class Task(ABC, Generic[E]):
     @abstractmethod
     def score(self, examples: Sequence[E], predictions: Sequence[Any]) -> dict[str, float]:
         """The kind's metrics in percent, `metric` among them; no example at all is an error."""
+
+    @property
+    def main_metric(self) -> str:
+        """`metric`, with a "-" before it if lower is better: main scores are better the higher."""
+        return f"-{self.metric}" if self.metric in self.lower_is_better else self.metric
 
     def labelled(
         self, examples: Sequence[E], predictions: Sequence[Any]
@@ -182,7 +189,15 @@ class Task(ABC, Generic[E]):
         """What one prediction adds to that table: true and predicted classes."""
         return [(gold, predicted)]
 
+    def scores_of_counts(self, counts: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Metrics in percent out of tables of confusions [n, classes, classes]; {}: not known so."""
+        return {}
+
     # Questions to a trained model (`train.predict`, `train.export`)
+
+    def probabilities(self, rows: Sequence[Any]) -> list[dict[str, float]] | None:
+        """Of every class, for each row that `read` gave; None of kinds without."""
+        return None
 
     def question_fields(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The fields that a question must have, and those that it may have."""
@@ -196,6 +211,13 @@ class Task(ABC, Generic[E]):
     def sample_code(self, trunk: Mapping[str, Any]) -> tuple[str, list[str]]:
         """A question as Python code, and the imports it needs. trunk: the model's `config.json`."""
         return repr(self.sample_question), []
+
+
+def main_score(scores: Mapping[str, float], main_metric: str) -> float:
+    """What models are chosen and compared by, higher is better: -12.3 for a perplexity of 12.3."""
+    if main_metric in scores:
+        return scores[main_metric]
+    return -scores[main_metric.removeprefix("-")]
 
 
 @contextmanager

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
+from typing import get_type_hints
 
 from gradaccord.core.did_you_mean import nearest
-from gradaccord.core.options import OptionError, check_options, look_up
+from gradaccord.core.options import OptionError, check_options, checked, look_up
 from gradaccord.methods.registry import REGULARIZERS, check_method
 from gradaccord.pretrain.trunks import trunk_options
 from gradaccord.train.config import Config, TaskConfig
@@ -78,6 +79,10 @@ def _check_task(name: str, task: TaskConfig) -> None:
         if option not in known:
             sentence = f"Task {name!r}: {what} has no option {option!r}: {nearest(option, known)}"
             raise UnknownNameError((*place, option), sentence)
+    if kind is not None and task.metric is not None:
+        wanted = get_type_hints(KINDS[kind])["metric"]
+        with _at(*place):
+            checked("metric", task.metric, wanted, f"Task {name!r}")
     if kind is not None and task.labels is not None and "labels" not in options:
         raise UnknownNameError((*place, "labels"), f"Task {name!r}: {no_labels(kind)}")
     if kind is not None and kind not in EXAMPLES and task.clusters is not None:

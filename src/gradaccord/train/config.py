@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from gradaccord.data.dataset import ORDER
 from gradaccord.methods.registry import canonical_method
 
 Positive = Annotated[int, Field(ge=1)]
@@ -51,11 +52,56 @@ class _Spelled(_Named):
         return name.strip().lower().replace("-", "_")
 
 
+class LoraConfig(_Section):
+    """Adapters of rank r, trained instead of the trunk's weights; names as in `peft.LoraConfig`."""
+
+    r: Positive = Field(8, description="Rank of the adapters.")
+    lora_alpha: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
+        8, description="Adapters are scaled by lora_alpha / r."
+    )
+    lora_dropout: Annotated[float, Field(ge=0, lt=1)] = Field(0.0, description="On their inputs.")
+    target_modules: str | list[str] | None = Field(
+        None,
+        description="Names of the layers that get one, or all-linear; default: what peft knows of the "
+        "model, mostly query and value.",
+    )
+    use_rslora: bool = Field(False, description="Scale by lora_alpha / sqrt(r).")
+    use_dora: bool = Field(False, description="Train directions and lengths apart (DoRA).")
+
+
 class ModelConfig(_Named):
     """The trunk that all tasks share: `minilm`, `characters`, a folder, or a name that the hub knows.
 
     Options are those of the trunk (`gradaccord.models.trunks.loading`), e.g. `pooling`.
     """
+
+    freeze: list[str] = Field(
+        default_factory=list,
+        description="Parts that are not trained, e.g. [embeddings, layers 0-3], or trunk for all.",
+    )
+    lora: LoraConfig | None = Field(None, description="Train low-rank adapters instead of the trunk.")
+
+    @field_validator("freeze", mode="before")
+    @classmethod
+    def _as_list(cls, value: Any) -> Any:
+        listed = [value] if isinstance(value, str) else value
+        if not isinstance(listed, list) or not all(isinstance(part, str) for part in listed):
+            return value
+        return [part.strip() for one in listed for part in one.split(",") if part.strip()]
+
+
+TABLE_KEYS = ("format", "header", "separator", "quotes", "encoding")
+
+
+def with_files(task: Any) -> Any:
+    """A task as plain values whose `train`, `dev` and `test` are moved into its `files`."""
+    if not isinstance(task, dict) or not isinstance(task.get("files", {}), dict | None):
+        return task
+    short = {split: task[split] for split in ORDER if split in task}
+    if not short:
+        return task
+    rest = {key: value for key, value in task.items() if key not in short}
+    return {**rest, "files": {**(task.get("files") or {}), **short}}
 
 
 class TaskConfig(_Section):
@@ -65,11 +111,25 @@ class TaskConfig(_Section):
 
     data: str | None = Field(None, description="A set that `gradaccord list data` shows, or hub:NAME.")
     files: dict[str, str | list[str]] | None = Field(
-        None, description="Own files by split: train, dev, test."
+        None, description="Own files by split; train, dev and test may also stand beside `kind`."
     )
-    kind: str | None = Field(None, description="What is learned; known for the sets of `list data`.")
-    columns: dict[str, str] | None = Field(None, description="Own files: column of each field.")
-    labels: list[str] | None = Field(None, description="Classes in the order of their numbers.")
+    kind: str | None = Field(
+        None, description="What is learned; known for the sets of `list data`, found in own files."
+    )
+    columns: dict[str, str | list[str]] | list[str] | None = Field(
+        None, description="Own files: column of each field, or the names of all columns in order."
+    )
+    labels: list[str] | dict[str, str] | None = Field(
+        None,
+        description="Classes in the order of their numbers, or what files write -> the class.",
+    )
+    format: str | None = Field(None, description="Own files: instead of their ending, e.g. csv.")
+    header: bool | None = Field(None, description="Own tables: line 1 names the columns. null: found.")
+    separator: str | None = Field(
+        None, description="Own tables: comma, tab, semicolon, pipe or a character. null: found."
+    )
+    quotes: bool | None = Field(None, description="Own tables: quotes enclose cells. null: found.")
+    encoding: str = Field("utf-8", description="Own files: of their text.")
     cut: float | None = Field(
         None, gt=0, lt=1, description="Share of the training split to hold out, if there is no dev."
     )
@@ -88,6 +148,21 @@ class TaskConfig(_Section):
     evaluate_only: bool = Field(False, description="Never trained on: zero-shot transfer.")
     source: str | None = Field(None, description="The trained task whose head an unseen one uses.")
     batch_size: Positive | None = Field(None, description="Instead of train.batch_size.")
+    weight: float = Field(
+        1.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Its loss is multiplied by this before the method sees it.",
+    )
+    patience: Positive | None = Field(
+        None,
+        description="Train on it no longer after so many evaluations without a better score on it.",
+    )
+    metric: str | None = Field(
+        None,
+        description="The score by which weights are chosen and methods compared; default: the kind's "
+        "first in `gradaccord list tasks`.",
+    )
     clusters: Annotated[int, Field(ge=2)] | None = Field(
         None,
         description="Train on so many clusters of its examples, found by the encoder, as tasks.",
@@ -96,16 +171,21 @@ class TaskConfig(_Section):
     @model_validator(mode="before")
     @classmethod
     def _from_name(cls, value: Any) -> Any:
-        return {"data": value} if isinstance(value, str) else value
+        if isinstance(value, str):
+            return {"data": value}
+        return with_files(value)
 
-    @field_validator("labels", mode="before")
+    @field_validator("labels", "columns", mode="before")
     @classmethod
     def _as_text(cls, value: Any) -> Any:
-        if not isinstance(value, list):
-            return value
-        if any(isinstance(label, bool) for label in value):
+        """Numbers of columns and classes that are numbers, as text."""
+        if isinstance(value, dict):
+            return {cls._as_text(key): cls._as_text(inner) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [cls._as_text(inner) for inner in value]
+        if isinstance(value, bool):
             raise ValueError("yes, no, on and off are true or false in YAML: put them in quotes")
-        return [str(label) if isinstance(label, int) else label for label in value]
+        return str(value) if isinstance(value, int) else value
 
     @model_validator(mode="after")
     def _has_a_source(self) -> TaskConfig:
@@ -115,11 +195,13 @@ class TaskConfig(_Section):
             for name in ("labels", "columns"):
                 if getattr(self, name) is not None:
                     raise ValueError(f"`{name}` belong to own `files`; a known set brings its own")
-        if self.files is not None and self.kind is None:
-            raise ValueError("own `files` need a `kind`, e.g. kind: classification")
+        if self.files is None:
+            for name in TABLE_KEYS:
+                if getattr(self, name) != type(self).model_fields[name].default:
+                    raise ValueError(f"`{name}` is about own `files`: leave it out")
         if self.evaluate_only:
-            for name in ("shared_head", "batch_size", "clusters", "label_noise"):
-                if getattr(self, name):
+            for name in ("shared_head", "batch_size", "weight", "patience", "clusters", "label_noise"):
+                if getattr(self, name) != type(self).model_fields[name].default:
                     raise ValueError(
                         f"`{name}` is for training, and it is `evaluate_only`: leave one out"
                     )
@@ -130,7 +212,13 @@ class TaskConfig(_Section):
     @property
     def options(self) -> dict[str, Any]:
         """Of the task's kind."""
-        return dict(self.__pydantic_extra__ or {})
+        metric = {} if self.metric is None else {"metric": self.metric}
+        return {**(self.__pydantic_extra__ or {}), **metric}
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """How own files are read, as `gradaccord.data.read` takes it."""
+        return {name: getattr(self, name) for name in ("columns", "labels", *TABLE_KEYS)}
 
 
 class MethodConfig(_Named):
@@ -215,7 +303,20 @@ class TrainConfig(_Section):
     warm_start: WarmStartConfig | None = None
     seed: int = 0
     threads: Positive | None = Field(None, description="Of torch on the CPU; default: all cores.")
-    tensorboard: bool = False
+    log_with: list[Literal["tensorboard", "wandb", "mlflow", "trackio"]] = Field(
+        default_factory=list, description="Trackers that the log is sent to as well, by Accelerate."
+    )
+    tensorboard: bool = Field(False, description="The same as log_with: tensorboard.")
+
+    @field_validator("log_with", mode="before")
+    @classmethod
+    def _as_list(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else value
+
+    @property
+    def trackers(self) -> list[str]:
+        """Every tracker once."""
+        return list(dict.fromkeys([*self.log_with, *(["tensorboard"] if self.tensorboard else [])]))
 
     @model_validator(mode="after")
     def _one_length(self) -> TrainConfig:

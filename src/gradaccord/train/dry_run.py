@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import tempfile
 import time
 from collections.abc import Iterator
@@ -11,14 +10,17 @@ from pathlib import Path
 
 import torch
 
+from gradaccord.core.watch import NOBODY, Watch
 from gradaccord.methods.registry import SINGLE_TASK
 from gradaccord.runs.duration import duration
 from gradaccord.runs.log import Log
 from gradaccord.runs.usage import peak_memory
+from gradaccord.tasks.data_card import DataCard
 from gradaccord.train.config import Config, MethodConfig
 from gradaccord.train.loop import TrainingLoop
 from gradaccord.train.run import describe, make_accelerator, seed_everything
 from gradaccord.train.setup import load_problem
+from gradaccord.train.time_left import evaluations
 
 STEPS = 3  # timed; the first one is slower, and the fastest counts
 BATCHES = 4  # of each task that are evaluated, from the longest texts to the shortest
@@ -64,14 +66,19 @@ class Estimate:
         )
 
 
-def dry_run(config: Config, data: Path | None = None) -> Iterator[str]:
-    """Sentences about the run, one by one. A configuration that cannot run raises."""
+def dry_run(
+    config: Config, data: Path | None = None, watch: Watch = NOBODY
+) -> Iterator[str | DataCard]:
+    """Sentences about the run, then what the data of each task is like, one by one.
+
+    A configuration that cannot run raises.
+    """
     if config.method.name == SINGLE_TASK:
         yield "stl trains one model per task; this tries all tasks at once."
         config = config.model_copy(update={"method": MethodConfig(name="sum")})
     accelerator = make_accelerator(config)
     seed_everything(config.train.seed)
-    problem = load_problem(config, data)
+    problem = load_problem(config, data, watch)
     yield "The configuration is valid, and all data can be read."
     yield from describe(config, problem, accelerator)
     with tempfile.TemporaryDirectory() as folder:
@@ -92,13 +99,7 @@ def dry_run(config: Config, data: Path | None = None) -> Iterator[str]:
             f"{peak_memory():,.0f} MB."
         )
         yield str(found)
-
-
-def evaluations(every: int | float, steps: int) -> int:
-    """How many times a run of so many steps is evaluated. every: steps, or a share of the run."""
-    if every == 0:
-        return 1
-    return min(math.ceil(steps / every if isinstance(every, int) else 1 / every - 1e-9), steps)
+    yield from problem.cards.values()
 
 
 def _evaluation(loop: TrainingLoop, split: str) -> float:

@@ -11,14 +11,30 @@ from typing import Any
 
 from torch import nn
 
+from gradaccord.core.watch import NOBODY, Watch
 from gradaccord.models.multitask import with_head_keys
 from gradaccord.runs.checkpoints import CHECKPOINTS, CheckpointError, Checkpoints, check, load
 from gradaccord.runs.usage import compute_seconds
+from gradaccord.tasks.task import main_score
 from gradaccord.train.config import Config
 from gradaccord.train.not_finite import TrainingError
 from gradaccord.train.probes import Probes
 from gradaccord.train.setup import Problem
+from gradaccord.train.task_patience import TaskPatience
 from gradaccord.train.wrapped_model import load_weights, reshard, weights_of
+
+
+class _Counted:
+    """Called with the rows that were just done, tells how many are done in all."""
+
+    def __init__(self, watch: Watch, what: str, total: int) -> None:
+        self.watch, self.what, self.total = watch, what, total
+        self.done = 0
+        self(0)
+
+    def __call__(self, rows: int) -> None:
+        self.done += rows
+        self.watch.at(self.what, self.done, self.total)
 
 
 class Evaluator:
@@ -32,6 +48,7 @@ class Evaluator:
         probes: Probes,
         folder: Path,
         accelerator: Any,
+        watch: Watch = NOBODY,
     ) -> None:
         self.config = config
         self.problem = problem
@@ -39,9 +56,12 @@ class Evaluator:
         self.probes = probes
         self.kept = Checkpoints(folder / "best", keep=1, serves=Checkpoints(folder / CHECKPOINTS))
         self.accelerator = accelerator
+        self.watch = watch
         self.best = -math.inf
         self.best_step = 0
         self.without_better = 0  # evaluations since
+        self.patience = TaskPatience(problem.patience)
+        self.ended: dict[str, str] = {}  # tasks whose patience ended with the last evaluation, and why
         self.evaluations: list[dict[str, Any]] = []
         self.evaluation_seconds = 0.0  # of processors, over all sessions
         self.probe_seconds = 0.0
@@ -56,8 +76,10 @@ class Evaluator:
         began = time.perf_counter()
         scores = {task: found.scores for task, found in self.evaluated("dev").items()}
         start = compute_seconds(self.accelerator.device)
-        probed = self.probes.measure(self.model, self.accelerator)
+        probed = self.probes.measure(self.model, self.accelerator, self.watch)
         self.probe_seconds += compute_seconds(self.accelerator.device) - start
+        main = {task: self.main_score(task, own) for task, own in scores.items()}
+        self.ended = self.patience.note(step, main)
         average = self._average(scores)
         # Without a labelled dev split nothing can be compared, and the last weights are kept.
         if average > self.best or not self.evaluations or math.isnan(average):
@@ -87,6 +109,7 @@ class Evaluator:
         for task in self.problem.evaluated(split):
             prepared = self.problem.prepared[task]
             if prepared.labelled(split):
+                show = _Counted(self.watch, f"evaluating {task} {split}", len(prepared.encoded[split]))
                 found[task] = evaluate(
                     self.model,
                     task,
@@ -94,6 +117,7 @@ class Evaluator:
                     prepared.splits[split],
                     prepared.encoded[split],
                     batch_size=self.config.train.evaluation_batch_size,
+                    progress=show,
                 )
         reshard(self.accelerator, self.model)
         self.evaluation_seconds += compute_seconds(self.accelerator.device) - began
@@ -101,7 +125,7 @@ class Evaluator:
 
     def main_score(self, task: str, scores: Mapping[str, float]) -> float:
         """A task's main metric among its scores."""
-        return scores[self.problem.prepared[task].task.metric]
+        return main_score(scores, self.problem.prepared[task].task.main_metric)
 
     def _average(self, scores: Mapping[str, Mapping[str, float]]) -> float:
         """Mean of the trained tasks' main metrics; NaN if none was evaluated."""
@@ -116,6 +140,7 @@ class Evaluator:
 
     def keep_best(self, step: int, average: float = -math.inf) -> None:
         """Keep the weights as they are as the best so far."""
+        self.watch.at("saving the best weights", 0, 0)
         self.best, self.best_step, self.without_better = average, step, 0
         model, _ = weights_of(self.accelerator, self.model, None)
         if self.accelerator.is_main_process:
@@ -149,6 +174,7 @@ class Evaluator:
             "best": self.best,
             "best_step": self.best_step,
             "without_better": self.without_better,
+            "task_patience": self.patience.state_dict(),
             "evaluations": self.evaluations,
             "evaluation_seconds": self.evaluation_seconds,
             "probe_seconds": self.probe_seconds,
@@ -160,6 +186,8 @@ class Evaluator:
         self.best = float(state["best"])
         self.best_step = int(state["best_step"])
         self.without_better = int(state["without_better"])
+        if "task_patience" in state:
+            self.patience.load_state_dict(state["task_patience"])
         self.evaluations = list(state["evaluations"])
         self.evaluation_seconds = float(state.get("evaluation_seconds", 0.0))
         self.probe_seconds = float(state.get("probe_seconds", 0.0))

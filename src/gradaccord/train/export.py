@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
+from gradaccord.core.watch import NOBODY, Watch
 from gradaccord.models.saving import saved_tasks
 from gradaccord.runs.about import About, read_about
 from gradaccord.runs.escape import fenced, markdown
@@ -28,7 +29,7 @@ from gradaccord.train.config_file import parse_yaml, read_own_config
 SETTINGS = "gradaccord-config.yaml"
 
 
-def export(run: Path, out: Path) -> Path:
+def export(run: Path, out: Path, watch: Watch = NOBODY) -> Path:
     """Copy the best model of a finished run, and write README.md and results beside it."""
     if not Results.exists(run):
         state = "has not finished" if (run / CONFIG).exists() else "is no run"
@@ -41,7 +42,7 @@ def export(run: Path, out: Path) -> Path:
     part = out.with_name(f".{out.name}.part")  # takes the folder's place when it is whole
     shutil.rmtree(part, ignore_errors=True)
     try:
-        _write(run, part, results, about, config)
+        _write(run, part, results, about, config, watch)
         if out.exists():
             out.rmdir()
         part.rename(out)
@@ -61,8 +62,18 @@ def _settings(run: Path) -> str:
     return without_folders((run / CONFIG).read_text(encoding="utf-8"), run / CONFIG)
 
 
-def _write(run: Path, part: Path, results: Results, about: About, config: str) -> None:
-    shutil.copytree(run / MODEL, part)
+def _write(run: Path, part: Path, results: Results, about: About, config: str, watch: Watch) -> None:
+    total = sum(path.stat().st_size for path in (run / MODEL).rglob("*") if path.is_file())
+    done = 0
+
+    def copy(source: str, target: str) -> None:
+        nonlocal done
+        watch.at("copying the model", done, total)
+        shutil.copy2(source, target)
+        done += Path(target).stat().st_size
+
+    shutil.copytree(run / MODEL, part, copy_function=copy)
+    watch.at("writing the model card", 0, 0)
     shutil.copy(run / RESULTS, part / RESULTS)
     (part / SETTINGS).write_text(config, encoding="utf-8")
     text = card(results, about, config, use(part, results.trained))
@@ -133,7 +144,7 @@ def card(results: Results, about: About, config: str, use: str) -> str:
     """The model card: what it is, what it scored, how it was made, how it is used."""
     rows = []
     for split in ("dev", "test"):
-        for task, scores in results.scores(split).items():
+        for task, scores in results.scores_shown(split).items():
             known = results.reference(task, split)
             for metric, value in scores.items():
                 beside = ["–", "–", ""]

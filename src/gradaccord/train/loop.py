@@ -15,6 +15,7 @@ from torch import nn
 from gradaccord.core.report import StepReport
 from gradaccord.core.sharding import is_sharded
 from gradaccord.core.task_gradients import LossNotFiniteError
+from gradaccord.core.watch import Watch
 from gradaccord.data.encoded import Batch
 from gradaccord.models.multitask import with_head_keys
 from gradaccord.runs.checkpoints import CHECKPOINTS, Checkpoints, fitting
@@ -32,6 +33,8 @@ from gradaccord.train.progress import Progress, measured
 from gradaccord.train.regularizers import Regularizers
 from gradaccord.train.setup import Problem
 from gradaccord.train.step_batches import StepBatch
+from gradaccord.train.task_weights import unweighted, weighted
+from gradaccord.train.time_left import TimeLeft
 from gradaccord.train.wrapped_model import (
     enable_checkpointing,
     enable_compilation,
@@ -83,8 +86,12 @@ class TrainingLoop:
             cost=self.regularizers.cost,
         )
         self.begin(0)
-        self.evaluator = Evaluator(config, problem, self.model, probes, folder, accelerator)
         self.progress = Progress()
+        watch = Watch(self._show_doing, say)
+        self.evaluator = Evaluator(config, problem, self.model, probes, folder, accelerator, watch)
+        self.time_left = TimeLeft(
+            config.train.evaluate_every, problem.rows("dev"), problem.rows("test")
+        )
         self.interrupted = False
         self.between_steps = True  # what is saved now continues bit for bit
 
@@ -97,7 +104,7 @@ class TrainingLoop:
 
     def run(self, log: Log) -> None:
         """Train to the end, or to the first of: Ctrl-C, no better score for long, a loss of NaN."""
-        with Interrupts() as interrupts:
+        with Interrupts(self.say, self._what_next) as interrupts:
             try:
                 for _ in self.steps(log, interrupts):
                     pass
@@ -108,23 +115,25 @@ class TrainingLoop:
     def steps(self, log: Log, interrupts: Interrupts) -> Iterator[int]:
         """The loop itself; gives the number of every step when all that is due after it is done."""
         began = time.perf_counter() - self.seconds
-        start_share, start_time = self.phase.share, time.perf_counter()
+        self.time_left.begin(self.phase.share)
         while True:
             if self.phase.over:
                 if self.phase_index + 1 == len(self.phases):
                     return
                 self.begin(self.phase_index + 1)
-                start_share, start_time = 0.0, time.perf_counter()
-            self.take_step(log)
+                self.time_left.begin(0.0)
+            start = time.perf_counter()
+            rows = self.take_step(log)
             self.seconds = time.perf_counter() - began
-            share = self.phase.share
-            pace = (time.perf_counter() - start_time) / max(share - start_share, 1e-9)
-            self._show(pace * (1 - share))
+            self.time_left.stepped(time.perf_counter() - start, self.phase.share, rows)
+            self._show()
             # Where the phase is over the trajectory is ended before anything is measured.
             if self.phase.over:
                 self._finish()
             if self._due(self.config.train.evaluate_every):
                 self.evaluate(log)
+                if self.evaluator.ended and not self.phase.over and not self._drop():
+                    return
                 if self.evaluator.stalled:
                     self._finish()
                     self.say(
@@ -140,13 +149,24 @@ class TrainingLoop:
                 return
             yield self.step
 
+    def _drop(self) -> bool:
+        """Train no more on the tasks whose patience has ended; whether any is left."""
+        self._finish()
+        for task, why in self.evaluator.ended.items():
+            self.say(f"{task} is not trained on any more, after step {self.step}: {why}.")
+        if set(self.problem.scored) <= set(self.evaluator.patience.stopped):
+            self.say(f"Stopped early, after step {self.step}: no task is left to train on.")
+            return False
+        self.phase.drop([part for task in self.evaluator.ended for part in self.problem.parts[task]])
+        return True
+
     def _interrupt(self, log: Log, interrupts: Interrupts) -> None:
         self.interrupted = interrupts.saving = True
         if self.between_steps:
             self.save(log)
 
-    def take_step(self, log: Log) -> None:
-        """One optimiser step."""
+    def take_step(self, log: Log) -> int:
+        """One optimiser step; gives the number of rows that it saw."""
         self.between_steps = False
         phase = self.phase
         began = compute_seconds(self.accelerator.device)
@@ -174,7 +194,8 @@ class TrainingLoop:
         self.training_seconds += seconds
         phase.count(len(drawn), seconds)
         self.step += 1
-        self._log_step(report, drawn, log)
+        self._log_step(unweighted(report, phase.weights), drawn, log)
+        return sum(len(one.rows) for one in drawn)
 
     def _over_processes(self, seconds: float) -> float:
         """The sum over processes where it ends the run, which they must do together."""
@@ -195,7 +216,8 @@ class TrainingLoop:
         for i in range(parts):
             batch: Batch = {k: v.to(device) for k, v in encoded.batch(rows[i::parts]).items()}
             forward = partial(self.model, drawn.task, batch)
-            calls.append(self.regularizers.loss(prepared.task, drawn.task, forward, batch))
+            loss = self.regularizers.loss(prepared.task, drawn.task, forward, batch)
+            calls.append(weighted(loss, self.phase.weights[drawn.task]))
         return calls
 
     def _not_finite(self, tasks: list[str], drawn: list[StepBatch]) -> TrainingError:
@@ -214,11 +236,22 @@ class TrainingLoop:
             **measured(report, self.regularizers.to_floats()),
         )
 
-    def _show(self, seconds_left: float) -> None:
+    def _show(self) -> None:
         now = self.progress
         now.phase, now.step, now.share = self.phase.name, self.step, self.phase.share
-        now.seconds_left = seconds_left
+        evaluated = self.phase_index + 1 == len(self.phases)
+        now.seconds_left = self.time_left.seconds(self.step if evaluated else None)
+        now.doing = ""
         self.show(now)
+
+    def _show_doing(self, what: str, done: float, total: float) -> None:
+        self.progress.doing, self.progress.done, self.progress.total = what, done, total
+        self.show(self.progress)
+
+    def _what_next(self) -> str:
+        """What Ctrl-C leads to, told at once."""
+        what = self.progress.doing or "this step"
+        return f"finishing {what}, then saving a checkpoint; press again to stop at once"
 
     def _finish(self) -> None:
         """End a trajectory that is not over yet, and use a batch that still waits for a partner."""
@@ -241,6 +274,7 @@ class TrainingLoop:
 
     def evaluate(self, log: Log) -> None:
         """Evaluate the model, inside a trajectory at its outer weights."""
+        began = time.perf_counter()
         with self.phase.method.outer_weights():
             record = self.evaluator.evaluate(
                 self.step,
@@ -248,6 +282,7 @@ class TrainingLoop:
                 seconds=self.seconds,
                 train_loss=self.progress.losses,
             )
+        self.time_left.evaluated(time.perf_counter() - began)
         log.write(**record)
         log.flush()
         scores = record["scores"]
@@ -258,6 +293,7 @@ class TrainingLoop:
 
     def save(self, log: Log) -> None:
         """Write all that it takes to continue bit for bit, the log up to here first."""
+        self._show_doing("saving a checkpoint", 0, 0)
         log.flush()
         self.checkpoints.save(
             self.step,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gradaccord.data.registry import HUB
+from gradaccord.train.config import with_files
 
 RULE = "relative paths start at the folder of the YAML file, on the command line at the current one"
 
@@ -27,6 +28,7 @@ def located(content: Any, folder: Path) -> Any:
         if isinstance(task, str):
             tasks[name] = _set(task, folder)
         elif isinstance(task, dict):
+            task = tasks[name] = with_files(task)
             if "data" in task:
                 task["data"] = _set(task["data"], folder)
             files = _mapping(task, "files")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from torch import nn
 
 from gradaccord.data.samplers import TaskBatches
-from gradaccord.methods.registry import Entry, find_method
+from gradaccord.methods.registry import Entry, Feed, find_method
 from gradaccord.tasks.prepare import Prepared
 from gradaccord.train.config import Config
 from gradaccord.train.optimizers import Schedule, make_optimizer
@@ -33,7 +33,7 @@ class Budget:
 class Phase:
     """Batches, method, optimiser and schedule of the main phase or the warm start, with its budget.
 
-    Only the main phase uses the configured method and sampler.
+    Only the main phase uses the configured method, sampler and task weights.
     """
 
     def __init__(
@@ -48,6 +48,7 @@ class Phase:
         accelerator: Any,
         cost: float,
         budget: Budget | None,
+        weights: Mapping[str, float],
     ) -> None:
         train = config.train
         main = name == "main"
@@ -57,23 +58,16 @@ class Phase:
         if "measure" in entry.options() and alone and train.clip is not None:
             # Nothing to compare; what is not finite is seen without it.
             options.setdefault("measure", False)
-        sampler = config.sampler if main else None
         self.name = name
         self.entry = entry
         self.batches = dict(batches)
-        self.step_batches = StepBatches(
-            make_sampler(
-                None if sampler is None else sampler.name,
-                {} if sampler is None else sampler.options,
-                feed,
-                self.batches,
-                train.seed,
-                None if sampler is None else sampler.pairs,
-            ),
-            self.batches,
-            feed,
-            entry.block_with(options),
-        )
+        self.weights = {task: weights[task] if main else 1.0 for task in batches}
+        self.sampler = config.sampler if main else None
+        self.seed = train.seed
+        self.feed: Feed = feed
+        self.block = entry.block_with(options)
+        self.dropped: list[str] = []
+        self.step_batches = self._step_batches()
         own = list(trunk.parameters())
         known = {id(p) for p in own}
         others = [p for p in trainable.parameters() if id(p) not in known]
@@ -94,6 +88,22 @@ class Phase:
         # Of the last step, in the budget's unit; seconds of the first one are a guess.
         self.step_cost = 1e-3 * self.budget.amount if self.budget.unit == "seconds" else 1.0
         self.seen = 0  # batches
+
+    def _step_batches(self) -> StepBatches:
+        """Of all tasks but those that were dropped, from the beginning."""
+        batches = {task: own for task, own in self.batches.items() if task not in self.dropped}
+        name, options, pairs = None, {}, None
+        if self.sampler is not None:
+            name, options, pairs = self.sampler.name, self.sampler.options, self.sampler.pairs
+        if self.dropped and "weights" in options:
+            options["weights"] = {t: w for t, w in options["weights"].items() if t in batches}
+        sampler = make_sampler(name, options, self.feed, batches, self.seed + len(self.dropped), pairs)
+        return StepBatches(sampler, batches, self.feed, self.block)
+
+    def drop(self, tasks: Sequence[str]) -> None:
+        """Draw these tasks no more; the sampler begins anew on the others, whose batches go on."""
+        self.dropped += tasks
+        self.step_batches = self._step_batches()
 
     def _epochs(self, epochs: float) -> Budget:
         batches = epochs * sum(len(own) for own in self.batches.values())
@@ -126,6 +136,7 @@ class Phase:
             "gradients": self.gradients,
             "seen": self.seen,
             "step_cost": self.step_cost,
+            "dropped": list(self.dropped),
             "feeder": self.step_batches.state_dict(),
             "method": self.method.state_dict(),
         }
@@ -136,6 +147,8 @@ class Phase:
         self.gradients = float(state["gradients"])
         self.seen = int(state.get("seen", 0))
         self.step_cost = float(state["step_cost"])
+        if state.get("dropped"):
+            self.drop(state["dropped"])
         self.step_batches.load_state_dict(state["feeder"])
         self.method.load_state_dict(state["method"])
 
@@ -149,7 +162,7 @@ def batches_of(prepared: Prepared, batch_size: int, seed: int) -> TaskBatches[in
         range(len(encoded)),
         min(batch_size, len(encoded)),
         drop_last=True,
-        lengths=encoded.lengths if encoded.ids is not None else None,
+        lengths=encoded.lengths.int() if encoded.ids is not None else None,
         seed=seed,
     )
 
@@ -208,7 +221,8 @@ class Phases:
             )
             for i, task in enumerate(tasks)
         }
-        return Phase(name, self.config, method, batches, budget=budget, **self.given)
+        weights = self.problem.weights
+        return Phase(name, self.config, method, batches, budget=budget, weights=weights, **self.given)
 
     def _batch_size(self, task: str) -> int:
         """Rows of a task's batch, over all processes."""

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
-from gradaccord.data.examples import EXAMPLES
-from gradaccord.data.files.columns import Reader, has, no_column
+from gradaccord.data.examples import EXAMPLES, Question, Tagged
+from gradaccord.data.files.bad_files import reading
+from gradaccord.data.files.columns import Reader, has, no_column, several
+from gradaccord.data.files.dialect import TableOptions
 from gradaccord.data.files.layouts import Wanted
-from gradaccord.data.files.tables import FORMATS, rows_of
+from gradaccord.data.files.own_files import read, table_of
+from gradaccord.data.files.tables import FORMATS, format_of, rows_of
 from gradaccord.data.files.text_files import File, at
 from gradaccord.models.saving import saved_tasks
 from gradaccord.runs.files import MODEL
@@ -18,17 +23,26 @@ from gradaccord.tasks.evaluation import predict
 from gradaccord.tasks.saved_models import load
 
 BATCH = 32
-TABLES = ("csv", "tsv", "json", "parquet")
+TABLES = ("csv", "tsv", "json", "parquet", "arrow")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A prediction. probabilities: of each class; None where the task has none."""
+
+    prediction: Any
+    probabilities: Mapping[str, float] | None
 
 
 class Predictor:
     """A saved model, ready to answer for one of its tasks.
 
     needed: the fields that a question has to have. columns: how they were called in the files that the
-    task was trained on, which a question may call them, too.
+    task was trained on, which a question may call them, too. options: how those files were written.
     """
 
-    def __init__(self, folder: Path, task: str | None = None) -> None:
+    def __init__(self, folder: Path, task: str | None = None, **files: Any) -> None:
+        """files: what differs from the files of the training, as `gradaccord.data.read` takes it."""
         folder = model_folder(folder)
         self.model, self.tokens, tasks = load(folder)
         if task is None:
@@ -38,17 +52,32 @@ class Predictor:
         if task not in tasks:
             raise ValueError(f"The model has no task {task!r}: it has {', '.join(tasks)}.")
         self.name, self.task = task, tasks[task]
-        self.columns = dict(saved_tasks(folder)[task].columns)
+        trained = dict(saved_tasks(folder)[task].own_files)
+        chosen = {**trained, **files}
+        columns = chosen.pop("columns", None) or {}
+        self.written: Mapping[str, str] = chosen.pop("labels", None) or {}
+        named = isinstance(columns, Mapping)
+        self.columns: dict[str, Any] = dict(columns) if named else {}
+        self.options = TableOptions(**chosen, names=() if named else tuple(columns))
         self.needed, self._optional = self.task.question_fields()
 
     def __call__(
         self, examples: Sequence[Any], progress: Callable[[int], None] = lambda rows: None
     ) -> list[Any]:
         """A prediction for each example."""
+        return [answer.prediction for answer in self.answers(examples, progress)]
+
+    def answers(
+        self, examples: Sequence[Any], progress: Callable[[int], None] = lambda rows: None
+    ) -> list[Answer]:
+        """The same, with the probabilities of classes."""
         encoded = self.task.encode(examples, self.tokens)
-        return predict(
+        predictions, rows = predict(
             self.model, self.name, self.task, examples, encoded, batch_size=BATCH, progress=progress
-        )[0]
+        )
+        likely = self.task.probabilities(rows)
+        known = [None] * len(predictions) if likely is None else likely
+        return [Answer(*both) for both in zip(predictions, known, strict=True)]
 
     def example(self, given: Any, where: str = "The input", line: int = 1) -> Any:
         """An example of the task's kind from a text, or from a mapping of its fields or columns.
@@ -60,8 +89,8 @@ class Predictor:
             return self.task.checked_question(given, place)
         if isinstance(given, str):
             if len(self.needed) > 1:
-                columns = (self.columns.get(field, field).split(",") for field in self.needed)
-                named = ", ".join(column.strip() for several in columns for column in several)
+                columns = (several(self.columns.get(field, field)) for field in self.needed)
+                named = ", ".join(column for own in columns for column in own)
                 raise ValueError(
                     f"{place} is plain text, and a {kind} task needs more: give JSON with the fields "
                     f"{named}."
@@ -70,7 +99,7 @@ class Predictor:
         if not isinstance(given, Mapping):
             raise ValueError(f"{place} is {type(given).__name__}: give a text or a JSON object.")
         names = [*given]
-        reader = Reader(kind, {f: c for f, c in self.columns.items() if self._called(f, c, names)})
+        reader = self.reader(names)
         places = reader.places(names, place, "test")
         for field in self.needed:
             if field not in places:
@@ -81,7 +110,56 @@ class Predictor:
             raise ValueError(f"{place}: {','.join(places['second'])!r} is missing: give a text.")
         return found
 
-    def _called(self, field: str, column: str, names: Sequence[str]) -> bool:
+    def reader(self, names: Sequence[str]) -> Reader:
+        """Of rows with columns of these names, labelled or not."""
+        kind, labels = self.task.kind, ()
+        if EXAMPLES[kind].kinds[kind] in ("class", "types"):
+            labels = tuple(getattr(self.task, "labels", ()))
+        called = {f: c for f, c in self.columns.items() if self._called(f, c, names)}
+        return Reader(kind, called, labels, self.written if labels else {})
+
+    def rows(self, path: Path) -> Sequence[tuple[int, Any]]:
+        """What stands in each row of a table, or in each line, a text or an object, by its number."""
+        file = File(path)
+        ending = FORMATS.get(file.name.rpartition(".")[2].lower(), "text")
+        format = self.options.format or ending
+        if ending == "conll":
+            raise ValueError(
+                f"{path} holds a word a line: give a text or JSON object a line, or a table."
+            )
+        if format not in TABLES or not self.needed:
+            return list(read_lines(file.lines(self.options.encoding), str(path)))
+        return rows_of(file, format, self.options, self._fits)[0]
+
+    def labelled(self, path: Path) -> Sequence[Any]:
+        """The examples of a file with labels, of any format that a task can be trained on."""
+        file, kind = File(path), self.task.kind
+        if not self.needed:
+            raise ValueError(f"A {kind} task cannot be evaluated on a file: its examples are no rows.")
+        if not path.is_file():
+            raise FileNotFoundError(2, "No such file", str(path))
+        shape, format = EXAMPLES[kind], format_of(file, self.options.format)
+        whole = (Tagged, "conll"), (Tagged, "text"), (Question, "json")
+        if (shape, format) in whole:
+            labels = getattr(self.task, "labels", None)
+            read_all = read(
+                kind,
+                {"test": path},
+                self.columns,
+                labels,
+                encoding=self.options.encoding,
+                format=format,
+            )
+            return read_all.split("test")
+        rows, _ = table_of(file, shape, self.options, self._fits)
+        with reading(file):
+            names = [*rows[0][1]] if rows else []
+            return self.reader(names).examples(rows, file, Wanted("test", "", iob="strict"))
+
+    def _fits(self, names: Sequence[str]) -> bool:
+        return self.reader(names).fits(names)
+
+    def _called(self, field: str, column: str | Sequence[str], names: Sequence[str]) -> bool:
         """Whether a field goes by its column's name; a question may call it by the field's own."""
         return has(column, names) or (field in self.needed and field not in names)
 
@@ -90,15 +168,6 @@ def model_folder(folder: Path) -> Path:
     """The model's folder, given itself or the run that holds it."""
     inside = folder / MODEL
     return inside if inside.is_dir() else folder
-
-
-def read_file(path: Path) -> Iterator[tuple[int, Any]]:
-    """What stands in each line, a text or an object, or in each row of a table, with its number."""
-    file = File(path)
-    format = FORMATS.get(file.name.rpartition(".")[2].lower(), "text")
-    if format == "conll":
-        raise ValueError(f"{path} holds a word a line: give a text or JSON object a line, or a table.")
-    return iter(rows_of(file, format)) if format in TABLES else read_lines(file.lines(), str(path))
 
 
 def read_lines(lines: Iterable[str], where: str = "The input") -> Iterator[tuple[int, Any]]:
@@ -116,3 +185,46 @@ def read_input(text: str, where: str = "The input") -> Any:
         return json.loads(text)
     except json.JSONDecodeError as error:
         raise ValueError(f"{where} is not JSON: {error.msg} (character {error.pos}).") from error
+
+
+def write_answers(
+    target: TextIO, ending: str, inputs: Sequence[Any], answers: Sequence[Answer]
+) -> None:
+    """Inputs with their answers: as a table under the names of the inputs' columns, or as JSON lines.
+
+    ending: csv or tsv, with a column for the prediction and one for the probability of each class;
+    any other is JSON lines.
+    """
+    if ending not in ("csv", "tsv"):
+        for given, answer in zip(inputs, answers, strict=True):
+            line = {"input": given, "prediction": answer.prediction}
+            if answer.probabilities is not None:
+                line["probabilities"] = _rounded(answer.probabilities)
+            target.write(json.dumps(line, ensure_ascii=False, default=str) + "\n")
+        return
+    rows = [dict(given) if isinstance(given, Mapping) else {"text": given} for given in inputs]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    for row, answer in zip(rows, answers, strict=True):
+        found = {"prediction": answer.prediction}
+        found |= {f"p({name})": p for name, p in _rounded(answer.probabilities or {}).items()}
+        for name in found:
+            if name in names:
+                raise ValueError(f"The input has a column {name!r}, which is to be written: rename it.")
+        row |= found
+    added = list(dict.fromkeys(name for row in rows for name in row if name not in names))
+    writer = csv.writer(target, delimiter="\t" if ending == "tsv" else ",", lineterminator="\n")
+    writer.writerow([*names, *added])
+    for row in rows:
+        writer.writerow([_cell(row.get(name, "")) for name in (*names, *added)])
+
+
+def _rounded(probabilities: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(value, 6) for name, value in probabilities.items()}
+
+
+def _cell(value: Any) -> Any:
+    """Lists and objects as JSON, true and false as JSON has them."""
+    if value is None:
+        return ""
+    plain = isinstance(value, str | int | float) and not isinstance(value, bool)
+    return value if plain else json.dumps(value, ensure_ascii=False, default=str)

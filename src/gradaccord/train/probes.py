@@ -10,8 +10,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from gradaccord.core.watch import NOBODY, Watch
 from gradaccord.data.registry import load
 from gradaccord.models.trunks.characters import CharacterTrunk
+from gradaccord.models.trunks.lora import without_lora
 from gradaccord.probe.cosines import task_cosines
 from gradaccord.probe.distance import Distance
 from gradaccord.probe.masked_lm import MaskedLM, with_encoder
@@ -30,15 +32,18 @@ class Probes:
         self.config = config
         self.problem = problem
         chosen = config.probe
-        self.distance = Distance(problem.model, within=["trunk"]) if chosen.distance else None
+        # With LoRA, of copies in which the adapters are merged into the weights.
+        model = without_lora(problem.model)
+        self.distance = Distance(model, within=["trunk"]) if chosen.distance else None
         self.cosines = chosen.cosine and len(problem.trained) > 1
         self.forgetting = Forgetting(config, problem) if chosen.masked_lm else None
 
-    def measure(self, model: nn.Module, accelerator: Any) -> dict[str, Any]:
+    def measure(self, model: nn.Module, accelerator: Any, watch: Watch = NOBODY) -> dict[str, Any]:
         """Everything as of now, ready for JSON. Training is not touched."""
         found: dict[str, Any] = {}
         if self.cosines:
-            steps = self._steps(model, accelerator)
+            count = self.config.probe.cosine_batches
+            steps = watch.each("probing task cosines", self._steps(model, accelerator), count, every=1)
             measured = task_cosines(model, steps, batches=None, engine=accelerator)
             found["task_cosine"] = {
                 "tasks": list(measured.tasks),
@@ -47,10 +52,13 @@ class Probes:
                 "losses": measured.losses,
             }
         if self.distance is not None:
+            own = without_lora(self.problem.model)
+            if own is not self.problem.model:
+                self.distance = Distance(own, within=["trunk"], reference=self.distance.reference)
             moved = self.distance.measure()
             found["distance"] = {"total": moved.total, "layers": moved.layers}
         if self.forgetting is not None:
-            found["masked_lm"] = self.forgetting.measure()
+            found["masked_lm"] = self.forgetting.measure(watch)
         return found
 
     def _steps(self, model: nn.Module, accelerator: Any) -> Iterator[dict[str, Any]]:
@@ -108,14 +116,13 @@ class Forgetting:
                 name: MaskedLM(own, tokenizer, max_length=MAX_LENGTH) for name, own in lines.items()
             }
 
-    def measure(self) -> dict[str, float]:
+    def measure(self, watch: Watch = NOBODY) -> dict[str, float]:
         """Every text's loss, with the trunk's weights as they are."""
+        texts = watch.each("probing masked tokens", self.texts.items(), len(self.texts), every=1)
         if isinstance(self.trunk, CharacterTrunk):
-            return {
-                name: probe.measure(self.trunk, self._characters) for name, probe in self.texts.items()
-            }
-        model = with_encoder(self.head, self.trunk.model)
-        return {name: probe.measure(model) for name, probe in self.texts.items()}
+            return {name: probe.measure(self.trunk, self._characters) for name, probe in texts}
+        model = with_encoder(self.head, without_lora(self.trunk.model))
+        return {name: probe.measure(model) for name, probe in texts}
 
     def _characters(self, ids: torch.Tensor, attention: torch.Tensor) -> torch.Tensor:
         states = self.trunk({"input_ids": ids, "attention_mask": attention}).tokens

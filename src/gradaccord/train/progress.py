@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from gradaccord.core.report import StepReport
+from gradaccord.core.watch import Watch
 from gradaccord.train.step_batches import StepBatch
+
+NOW = "; now "  # in a line of output, before what is done beside steps
 
 
 @dataclass
@@ -26,18 +29,37 @@ class Progress:
     cosine: float = math.nan
     scores: dict[str, float] = field(default_factory=dict)  # of the last evaluation
     best: float = math.nan
+    doing: str = ""  # what is done beside steps: reading, evaluating, probing, saving
+    done: float = 0.0
+    total: float = 0.0  # 0: nobody knows
+
+    @property
+    def now(self) -> str:
+        """What is done beside steps, and how much of it; empty if steps are taken."""
+        return (
+            f"{self.doing}, {self.done / self.total:.0%}" if self.doing and self.total else self.doing
+        )
 
     def note(self, report: StepReport, drawn: Sequence[StepBatch]) -> None:
         """Take a step into the running means."""
         losses = _losses(report)
         for one in drawn:
-            before = self.losses.get(one.task, losses[one.name])
-            self.losses[one.task] = before + 0.1 * (losses[one.name] - before)
+            # Halves of a pair that came one a call are called #1 and #2 if they are of one task.
+            now = losses[one.name] if one.name in losses else losses[report.tasks[-1]]
+            before = self.losses.get(one.task, now)
+            self.losses[one.task] = before + 0.1 * (now - before)
         if len(report.tasks) > 1:
             self.cosine = report.mean_cosine
             if report.pairs:
-                before, now = self.conflicts, report.conflicts
-                self.conflicts = now if math.isnan(before) else before + 0.05 * (now - before)
+                before, share = self.conflicts, report.conflicts
+                self.conflicts = share if math.isnan(before) else before + 0.05 * (share - before)
+
+
+def watch_of(show: Callable[[Progress], None], say: Callable[[str], None]) -> Watch:
+    """Shows what is done before the first step as a run that has not begun."""
+    return Watch(
+        lambda what, done, total: show(Progress("setting up", doing=what, done=done, total=total)), say
+    )
 
 
 def measured(report: StepReport, extras: Mapping[str, float]) -> dict[str, Any]:

@@ -14,7 +14,9 @@ from typing import Any
 
 import torch
 
+from gradaccord.core.watch import NOBODY
 from gradaccord.methods.registry import SINGLE_TASK
+from gradaccord.models.trunks.lora import merge_lora
 from gradaccord.runs.about import about
 from gradaccord.runs.checkpoints import CHECKPOINTS, Checkpoints
 from gradaccord.runs.files import ABOUT, CONFIG, LOG, MODEL, RunFolderError, write_json
@@ -27,9 +29,9 @@ from gradaccord.runs.usage import cpu_seconds, peak_memory
 from gradaccord.train.config import Config
 from gradaccord.train.config_file import read_own_config, write_config
 from gradaccord.train.loop import TrainingLoop
-from gradaccord.train.progress import Progress
+from gradaccord.train.progress import Progress, watch_of
 from gradaccord.train.setup import Problem, load_problem
-from gradaccord.train.tensorboard import TensorBoardLog
+from gradaccord.train.trackers import Trackers, tracking
 from gradaccord.train.wrapped_model import unsharded
 
 
@@ -63,7 +65,7 @@ def train_model(
     deterministic: torch's deterministic algorithms alone.
     data: the folder of the data sets. show: called after every step. say: called with messages.
     """
-    accelerator = make_accelerator(config, deterministic)
+    accelerator = make_accelerator(config, deterministic, folder)
     main = accelerator.is_main_process
     check = partial(_check_folder, config, folder, resume)
     with others_alive(accelerator), locked_by_main(folder, accelerator, check) as finished:
@@ -79,7 +81,7 @@ def train_model(
         seed_everything(config.train.seed)
         if main:
             say(f"Reading {', '.join(config.tasks)}; loading {config.model.name}.")
-        problem = load_problem(config, data)
+        problem = load_problem(config, data, watch_of(show, say) if main else NOBODY)
         if main:
             for sentence in describe(config, problem, accelerator):
                 say(sentence)
@@ -94,10 +96,12 @@ def train_model(
                 else "There is no checkpoint that can be read: started anew."
             )
         since = loop.step if continued else None
-        board = TensorBoardLog(folder, since) if main and config.train.tensorboard else None
+        trackers = None
+        if main and config.train.trackers:
+            trackers = Trackers(accelerator, folder, config.model_dump(mode="json"), since)
         if main and since is not None:
             cut_to_step(folder / LOG, since, say)
-        log = Log(folder / LOG if main else None, append=continued, copy=board)
+        log = Log(folder / LOG if main else None, append=continued, copy=trackers)
         try:
             loop.run(log)
             if loop.interrupted:
@@ -107,6 +111,7 @@ def train_model(
             log.close()
         whole = unsharded(accelerator, loop.model, loop.skeleton)
         if main:
+            loop.evaluator.watch.at("saving the model", 0, 0)
             _save_model(config, problem, whole, folder / MODEL)
             results.write(folder)
             Checkpoints(loop.evaluator.kept.folder, keep=1).prune()
@@ -123,8 +128,11 @@ def _what_is_saved(loop: TrainingLoop) -> str:
     return f"Stopped within a step, which is lost; {last}."
 
 
-def make_accelerator(config: Config, deterministic: bool = False) -> Any:
-    """Accelerate, with the configured precision and number of threads."""
+def make_accelerator(config: Config, deterministic: bool = False, folder: Path | None = None) -> Any:
+    """Accelerate, with the configured precision, number of threads and trackers.
+
+    folder: of the run; without one nothing is tracked.
+    """
     from accelerate import Accelerator
     from accelerate.utils import DistributedDataParallelKwargs
 
@@ -143,7 +151,8 @@ def make_accelerator(config: Config, deterministic: bool = False) -> Any:
     # Under torchrun on a CPU Accelerate joins the processes only if it is told that this is one.
     on_cpu = not torch.accelerator.is_available()
     atexit.register(_end_process_group)
-    return Accelerator(mixed_precision=mixed, kwargs_handlers=[kwargs], cpu=on_cpu)
+    tracked = tracking(config.train.trackers, folder)
+    return Accelerator(mixed_precision=mixed, kwargs_handlers=[kwargs], cpu=on_cpu, **tracked)
 
 
 def _end_process_group() -> None:
@@ -174,9 +183,11 @@ def conclude(loop: TrainingLoop, continued: bool) -> Results:
         method={"name": config.method.name, **config.method.options},
         regularize=[term.name for term in config.regularize],
         seed=config.train.seed,
-        metrics={name: own.task.metric for name, own in prepared.items()},
+        metrics={name: own.task.main_metric for name, own in prepared.items()},
         kinds={name: own.task.kind for name, own in prepared.items()},
         trained=list(loop.problem.scored),
+        stopped=evaluator.patience.stopped,
+        weights={name: own.weight for name, own in config.tasks.items() if own.weight != 1},
         dev={task: evaluated.scores for task, evaluated in dev.items()},
         test={task: evaluated.scores for task, evaluated in test.items()},
         best_step=evaluator.best_step,
@@ -186,6 +197,7 @@ def conclude(loop: TrainingLoop, continued: bool) -> Results:
         notes={name: own.notes for name, own in prepared.items() if own.notes},
         overlaps=[str(overlap) for overlap in loop.problem.overlaps],
         references={**on_dev, **on_test},
+        cards=loop.problem.cards,
         dev_references={task: own for task, own in on_dev.items() if task in on_test},
         cost=Cost(
             seconds=loop.seconds,
@@ -235,9 +247,14 @@ def _errors(loop: TrainingLoop, evaluated: Mapping[str, Mapping[str, Any]]) -> d
 def _save_model(config: Config, problem: Problem, model: Any, folder: Path) -> None:
     from gradaccord.tasks.saved_models import save
 
+    merge_lora(model)
     tasks = {name: prepared.task for name, prepared in problem.prepared.items()}
-    columns = {name: task.columns or {} for name, task in config.tasks.items()}
-    save(folder, model, problem.tokens, tasks, columns)
+    own_files = {}
+    for name, task in config.tasks.items():
+        if task.files is not None or task.columns:
+            labels = dict(problem.datasets[name].written) or None
+            own_files[name] = {**task.reading, "labels": labels}
+    save(folder, model, problem.tokens, tasks, own_files)
 
 
 def _check_folder(config: Config, folder: Path, resume: bool) -> Results | None:
@@ -269,7 +286,11 @@ def describe(config: Config, problem: Problem, accelerator: Any) -> Iterator[str
         where += f", threads: {torch.get_num_threads()}"
     if accelerator.num_processes > 1:
         where += f", processes: {accelerator.num_processes}"
-    yield f"{config.model.name}: {weights / 1e6:.1f} M weights; {where}."
+    trained = sum(p.numel() for p in problem.model.parameters() if p.requires_grad)
+    some = (
+        f", {trained / 1e6:.2f} M of them trained" if config.model.freeze or config.model.lora else ""
+    )
+    yield f"{config.model.name}: {weights / 1e6:.1f} M weights{some}; {where}."
     missing = fewer_than_asked(accelerator.num_processes)
     if missing is not None:
         yield missing
@@ -277,10 +298,16 @@ def describe(config: Config, problem: Problem, accelerator: Any) -> Iterator[str
         counts = ", ".join(f"{len(own):,} {split}" for split, own in prepared.splits.items())
         seen = name in problem.trained or name in problem.scored
         extra = "" if seen else " (never trained on)"
+        if problem.weights.get(name, 1.0) != 1:
+            extra = f", weight {problem.weights[name]:g}"
         yield f"{name}: {prepared.task.kind}, {counts}{extra}."
+        if name in problem.datasets:
+            yield from (f"{name}, {sentence}" for sentence in problem.datasets[name].read_as)
         for split, notes in prepared.notes.items():
             yield f"{name} {split}: " + ", ".join(f"{n:,} {what}" for what, n in notes.items()) + "."
     if not any(problem.prepared[name].labelled("dev") for name in problem.scored):
         yield "No trained task has a labelled dev split: the last weights are kept, not the best."
     yield from map(str, problem.clustered)
     yield from map(str, problem.overlaps)
+    for card in problem.cards.values():
+        yield from (f"Warning: {sentence}" for sentence in card.warnings)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+from gradaccord.core.watch import NOBODY, Watch
 from gradaccord.data.dataset import Dataset
 from gradaccord.data.files import hub
 from gradaccord.data.files.own_files import read
@@ -15,9 +17,13 @@ from gradaccord.data.label_noise import with_label_noise
 from gradaccord.data.leakage import Overlap, overlaps
 from gradaccord.data.registry import load
 from gradaccord.data.splits import cut
+from gradaccord.data.stored import stored
 from gradaccord.models.multitask import MultiTaskModel
 from gradaccord.models.tokens import Tokens
+from gradaccord.models.trunks.freezing import freeze, modules_of
+from gradaccord.models.trunks.lora import add_lora
 from gradaccord.pretrain.trunks import load_trunk
+from gradaccord.tasks.data_card import DataCard, data_card
 from gradaccord.tasks.prepare import Prepared, prepare
 from gradaccord.tasks.pseudo_tasks import PseudoTasks, pseudo_tasks
 from gradaccord.tasks.registry import KINDS, task_for
@@ -42,24 +48,41 @@ class Problem:
     overlaps: Sequence[Overlap] = field(default_factory=tuple)
     clustered: Sequence[PseudoTasks] = field(default_factory=tuple)
     batch_sizes: Mapping[str, int] = field(default_factory=dict)  # of tasks that have their own
+    weights: Mapping[str, float] = field(default_factory=dict)  # of all that steps are drawn from
+    patience: Mapping[str, int] = field(default_factory=dict)  # of tasks that have their own
+    parts: Mapping[str, Sequence[str]] = field(default_factory=dict)  # what is drawn of each task
     folder: Path | None = None  # of the data sets
+    datasets: Mapping[str, Dataset] = field(default_factory=dict)  # of the tasks, without their splits
+
+    def rows(self, split: str) -> int:
+        """Of all tasks that have this split."""
+        return sum(len(self.prepared[name].encoded[split]) for name in self.evaluated(split))
+
+    @cached_property
+    def cards(self) -> dict[str, DataCard]:
+        """What the data of each task is like."""
+        return {name: data_card(self.prepared[name], self.tokens) for name in self.datasets}
 
     def evaluated(self, split: str) -> tuple[str, ...]:
         """The tasks that have this split."""
         return tuple(name for name, p in self.prepared.items() if split in p.encoded)
 
 
-def load_problem(config: Config, folder: Path | None = None) -> Problem:
+def load_problem(config: Config, folder: Path | None = None, watch: Watch = NOBODY) -> Problem:
     """Read and tokenise all data and build the model. folder: of the data sets, if not configured."""
     folder = config.data_folder or folder
     datasets = {}
     for name, task in config.tasks.items():
         with errors_named(name):
-            datasets[name] = load_dataset(name, task, folder)
+            datasets[name] = load_dataset(name, task, folder, watch)
     options = dict(config.model.options)
     if any(KINDS[dataset.kind].generates for dataset in datasets.values()):
         options.setdefault("decoder", True)
     trunk, tokens = load_trunk(config.model.name, **options)
+    frozen = modules_of(trunk, config.model.freeze)
+    if config.model.lora is not None:
+        add_lora(trunk, config.model.lora.model_dump())
+    freeze(trunk, frozen)
     trained = tuple(name for name, task in config.tasks.items() if not task.evaluate_only)
     tasks = {name: make_task(name, config.tasks[name], datasets[name]) for name in trained}
     sources = {
@@ -69,7 +92,9 @@ def load_problem(config: Config, folder: Path | None = None) -> Problem:
         given = config.tasks[name].options
         with errors_named(name):
             tasks[name] = task_by_head(name, datasets[name], source, tasks[source], given)
-    prepared = {name: prepare(name, made, datasets[name], tokens) for name, made in tasks.items()}
+    prepared = {
+        name: prepare(name, made, datasets[name], tokens, watch) for name, made in tasks.items()
+    }
     head_of = {}
     for name in config.tasks:
         reader = sources.get(name, name)
@@ -78,12 +103,12 @@ def load_problem(config: Config, folder: Path | None = None) -> Problem:
     for name in trained:
         if head_of[name] not in heads:
             heads[head_of[name]] = tasks[name].new_head(trunk)
-    drawn: dict[str, int | None] = {}  # what steps are drawn from, and the size of its batches
+    drawn: dict[str, TaskConfig] = {}  # what steps are drawn from, and what is configured of it
     clustered = []
     for name in trained:
         own = config.tasks[name]
         if own.clusters is None:
-            drawn[name] = own.batch_size
+            drawn[name] = own
             continue
         whole = dataclasses.replace(datasets[name], name=name)
         # Fewer dimensions where there are too few examples for a covariance in fifty.
@@ -92,9 +117,16 @@ def load_problem(config: Config, folder: Path | None = None) -> Problem:
             pseudo_tasks(whole, trunk, tokens, clusters=own.clusters, dimensions=min(50, most))
         )
         for part, dataset in clustered[-1].datasets.items():
-            prepared[part] = prepare(part, tasks[name], dataset, tokens)
+            prepared[part] = prepare(part, tasks[name], dataset, tokens, watch)
             head_of[part] = head_of[name]
-            drawn[part] = own.batch_size
+            drawn[part] = own
+    patience = {name: config.tasks[name].patience for name in trained}
+    for name, evaluations in patience.items():
+        if evaluations is not None and not prepared[name].labelled("dev"):
+            raise ValueError(
+                f"Task {name!r}: `patience` is {evaluations}, and the task has no labelled dev split: "
+                "give it one (`cut` holds one out), or leave `patience` out."
+            )
     return Problem(
         model=MultiTaskModel(trunk, heads, head_of),
         tokens=tokens,
@@ -102,8 +134,12 @@ def load_problem(config: Config, folder: Path | None = None) -> Problem:
         trained=tuple(drawn),
         scored=trained,
         folder=folder,
+        datasets={name: dataclasses.replace(own, splits={}) for name, own in datasets.items()},
         clustered=tuple(clustered),
-        batch_sizes={name: size for name, size in drawn.items() if size is not None},
+        batch_sizes={name: own.batch_size for name, own in drawn.items() if own.batch_size is not None},
+        weights={name: own.weight for name, own in drawn.items()},
+        patience={name: count for name, count in patience.items() if count is not None},
+        parts={t: [name for name, own in drawn.items() if own is config.tasks[t]] for t in trained},
         overlaps=tuple(
             overlaps(
                 ((f"{name} train", datasets[name].splits["train"]) for name in trained),
@@ -113,24 +149,27 @@ def load_problem(config: Config, folder: Path | None = None) -> Problem:
                     for split in EVALUATED
                     if split in dataset.splits
                 ),
+                watch,
             )
         ),
     )
 
 
-def load_dataset(name: str, task: TaskConfig, folder: Path | None) -> Dataset:
+def load_dataset(name: str, task: TaskConfig, folder: Path | None, watch: Watch = NOBODY) -> Dataset:
     """The data of one task, cut to its limits."""
     if task.files is not None:
-        assert task.kind is not None
         try:
-            dataset = read(
-                task.kind, files=task.files, columns=task.columns or {}, labels=task.labels, name=name
-            )
+            dataset = _own(name, task, watch)
         except FileNotFoundError as error:
             raise ValueError(f"{error.filename}: {error.strerror} ({RULE}).") from error
     else:
         assert task.data is not None
         if task.data.startswith(HUB):
+            if isinstance(task.columns, list) or isinstance(task.labels, dict):
+                raise ValueError(
+                    "`columns` of a set of the hub name the column of each field, and `labels` are a "
+                    "list: its columns and classes have names already."
+                )
             dataset = hub.load(
                 task.data.removeprefix(HUB), kind=task.kind, columns=task.columns, labels=task.labels
             )
@@ -139,7 +178,7 @@ def load_dataset(name: str, task: TaskConfig, folder: Path | None) -> Dataset:
     if task.dev_as_test:
         dataset = _dev_as_test(dataset)
     if task.cut is not None:
-        dataset = cut(dataset, task.cut)
+        dataset = cut(dataset, task.cut, watch=watch)
     if task.label_noise:
         dataset = with_label_noise(dataset, task.label_noise)
     splits = {
@@ -154,6 +193,20 @@ def load_dataset(name: str, task: TaskConfig, folder: Path | None) -> Dataset:
     if task.evaluate_only:
         splits = {split: examples for split, examples in splits.items() if split in EVALUATED}
     return dataclasses.replace(dataset, splits=splits)
+
+
+def _own(name: str, task: TaskConfig, watch: Watch) -> Dataset:
+    """A task's own files: read once, then from the cache until a file or an option changes."""
+    assert task.kind is not None
+    assert task.files is not None
+    options: dict[str, Any] = {"kind": task.kind, **task.reading}
+    make = partial(read, **options, files=task.files, name=name)
+    given = [[each] if isinstance(each, str | Path) else each for each in task.files.values()]
+    paths = [Path(path) for several in given for path in several]
+    if not all(path.is_file() for path in paths):
+        return make()  # which says what is missing
+    dataset = stored(make, paths, (options, {k: str(v) for k, v in task.files.items()}), watch)
+    return dataclasses.replace(dataset, name=name)
 
 
 def _dev_as_test(dataset: Dataset) -> Dataset:

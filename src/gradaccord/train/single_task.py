@@ -17,8 +17,14 @@ from gradaccord.train.run import make_accelerator, train_model
 # Costs of newer files, which may be absent.
 SUMMED = ("batches", "training_seconds", "evaluation_seconds", "probe_seconds")
 
+# Of a task alone: there is none to share a head with, nor to be weighed against.
+ALONE = {"shared_head": None, "weight": 1.0}
+
 # What is kept task by task.
-MERGED = ("metrics", "kinds", "dev", "test", "errors", "notes", "references", "dev_references")
+MERGED = (
+    *("metrics", "kinds", "dev", "test", "errors", "notes", "references", "dev_references"),
+    *("cards", "stopped"),
+)
 
 
 def train_single_tasks(config: Config, folder: Path, **options: Any) -> Results:
@@ -77,7 +83,7 @@ def alone(config: Config, task: str, tasks: int) -> Config:
         update["seconds"] = length.seconds / tasks
     return config.model_copy(
         update={
-            "tasks": {task: config.tasks[task].model_copy(update={"shared_head": None}), **unseen},
+            "tasks": {task: config.tasks[task].model_copy(update=ALONE), **unseen},
             "method": MethodConfig(name="sum"),
             "sampler": None,
             "train": length.model_copy(update=update),

@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 
 from gradaccord.models.trunks.execution import compile_trunk
+from gradaccord.models.trunks.lora import has_lora
 from gradaccord.train.config import Config
 from gradaccord.train.setup import Problem
 
@@ -17,6 +18,11 @@ def wrap(accelerator: Any, model: nn.Module) -> nn.Module:
     if not _is_sharded(accelerator):
         wrapped: nn.Module = accelerator.prepare_model(model)
         return wrapped
+    if has_lora(model):
+        raise ValueError(
+            "`model.lora` is given, and the weights are sharded (FSDP2), which is not supported: leave "
+            "it out, or start the processes without FSDP2."
+        )
     from accelerate.utils.fsdp_utils import fsdp2_prepare_model
 
     sharded: nn.Module = fsdp2_prepare_model(accelerator, model)

@@ -13,7 +13,7 @@ LONGEST = 1 << 20  # characters
 DEEPEST = 40  # lists and mappings inside one another
 MOST = 100_000  # values, those of an alias counted wherever it stands
 
-TEXT, MERGE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"
+TEXT, MERGE, WHOLE = (f"tag:yaml.org,2002:{name}" for name in ("str", "merge", "int"))
 
 
 class YamlError(ValueError):
@@ -127,6 +127,8 @@ def _check_keys(node: Any) -> None:
     for key, _ in node.value:
         if not isinstance(key, yaml.ScalarNode):
             raise YamlError("has a list or a mapping as a key: keys are names", _line(key))
+        if key.tag == WHOLE and key.value.isdigit():
+            key.tag = TEXT  # classes and columns may be numbers, and keep the zeros before them
         if key.tag not in (TEXT, MERGE):
             raise YamlError(
                 f"has the key {key.value!r}, which is no text: put it in quotes", _line(key)

@@ -6,6 +6,8 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import field as own
+from functools import cached_property
 from typing import Any
 
 from gradaccord.core.did_you_mean import nearest
@@ -22,11 +24,19 @@ Columns = Mapping[str, str | Sequence[str]]
 # How files write yes and no.
 TRUTH = Classes(("false", "true"), {"False": "false", "F": "false", "True": "true", "T": "true"})
 
-# Names that such columns usually have; a field's own name comes first.
+IN_ORDER = "; name all in order if this is no header, such as columns: [label, first]"
+
+# Names that such columns usually have, whatever their case; a field's own name comes first.
 USUAL: Mapping[str, tuple[str, ...]] = {
-    "first": ("sentence", "text", "sentence1", "premise", "question1", "question"),
+    "first": (
+        *("sentence", "text", "sentence1", "premise", "question1", "question", "review", "content"),
+        *("comment", "tweet", "utterance", "body", "description"),
+    ),
     "second": ("sentence2", "hypothesis", "question2", "passage"),
-    "label": ("labels", "gold_label", "score", "similarity", "is_duplicate"),
+    "label": (
+        *("labels", "gold_label", "score", "similarity", "is_duplicate", "class", "class index"),
+        *("category", "sentiment", "intent", "rating", "stars", "polarity", "target"),
+    ),
     "id": ("idx", "index", "guid", "uid"),
     "choices": ("choice1,choice2", "endings"),
     "words": ("tokens",),
@@ -45,12 +55,15 @@ class Reader:
     """Makes examples of one kind out of rows.
 
     columns: of fields that are not called by a usual name; several, as a list or with commas between,
-    are read as a list (choices, or a span's start and end). labels: classes, or entity types.
+    are read as a list (choices, or a span's start and end), or joined by a space (texts).
+    labels: classes, or entity types. written: how the rows write each class, as a name -> the class;
+    then they are written so, or by their names.
     """
 
     kind: str
     columns: Columns
     labels: tuple[str, ...] = ()
+    written: Mapping[str, str] = own(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.kind not in EXAMPLES:
@@ -81,6 +94,20 @@ class Reader:
         """Whether the kind's classes or entity types have names."""
         return self.answer in ("class", "types")
 
+    @cached_property
+    def classes(self) -> Classes:
+        """How a cell becomes the number of a class, or of true and false."""
+        if self.answer == "truth":
+            return TRUTH
+        return Classes(self.labels, self.written, by_number=not self.written)
+
+    def fits(self, names: Sequence[str]) -> bool:
+        """Whether columns of these names hold all that a question needs."""
+        try:
+            return all(self.places(names, "", "test").get(field) for field in self.fields.needed)
+        except ValueError:
+            return False
+
     def places(self, names: Sequence[str], where: str, split: str) -> dict[str, list[str]]:
         """The columns of each field among those there are; one that is needed and missing is an error.
 
@@ -88,23 +115,24 @@ class Reader:
         """
         needed, required = self.fields.needed, self.fields.targets[:1]
         found: dict[str, list[str]] = {}
+        called = {name.casefold(): name for name in reversed(names) if isinstance(name, str)}
         for field in (*needed, *self.fields.optional):
             given = self.columns.get(field)
-            tried = [given] if given is not None else [field, *USUAL.get(field, ())]
+            usual = (called.get(name, name) for name in (field, *USUAL.get(field, ())))
+            tried = [given] if given is not None else [*usual]
             for wish in tried:
-                several = _several(wish, names)
-                taken = given is None and any(several == other for other in found.values())
+                columns = several(wish, names)
+                taken = given is None and any(columns == other for other in found.values())
                 if has(wish, names) and not taken:
-                    found[field] = several
+                    found[field] = columns
                     break
             else:
                 target = field in required and split == "train"
                 if given is not None and (target or field not in required):
                     raise ValueError(no_column(f"{given!r}", names, where))
                 if field in needed or target:
-                    raise ValueError(
-                        no_column(f"{field!r}, nor another for it in `columns`", names, where)
-                    )
+                    wished = f"{field!r}, nor another for it in `columns`"
+                    raise ValueError(no_column(wished, names, where, IN_ORDER))
         return found
 
     def examples(self, rows: Sequence[Row], file: File, wanted: Wanted) -> list[Any]:
@@ -155,8 +183,12 @@ class Cells:
         return str(self.values.get("language") or self.wanted.language or "en")
 
     def text(self, field: str) -> str:
-        """A text that must be there."""
-        return _text(self.values[field], self.places[field], self.where)
+        """A text that must be there; of several columns, joined."""
+        cell, columns = self.values[field], self.places[field]
+        if len(columns) == 1:
+            return _text(cell, columns, self.where)
+        parts = [_text(part, [name], self.where) for part, name in zip(cell, columns, strict=True)]
+        return " ".join(part.strip() for part in parts if part.strip())
 
     def optional_text(self, field: str) -> str | None:
         """A text that may be missing."""
@@ -185,8 +217,7 @@ class Cells:
             return value(cell, self.file, self.line)
         if self.reader.answer == "choice":
             return _whole(cell, self.file, self.line)
-        classes = TRUTH if self.reader.answer == "truth" else Classes(self.reader.labels)
-        return classes.number(cell, self.file, self.line)
+        return self.reader.classes.number(cell, self.file, self.line)
 
     def span(self, field: str, text: str) -> tuple[int, int]:
         """Start and end, in characters of the text."""
@@ -225,7 +256,8 @@ def no_labels(kind: str) -> str:
     return f"`labels` name classes, which a {kind} task does not have{yes_or_no}: leave them out."
 
 
-def _several(wish: str | Sequence[str], names: Sequence[str]) -> list[str]:
+def several(wish: str | Sequence[str], names: Sequence[str] = ()) -> list[str]:
+    """The columns that are meant; one whose own name has a comma must be among the names."""
     if not isinstance(wish, str):
         return [str(column) for column in wish]
     return [wish] if wish in names or "," not in wish else [part.strip() for part in wish.split(",")]
@@ -233,13 +265,13 @@ def _several(wish: str | Sequence[str], names: Sequence[str]) -> list[str]:
 
 def has(wish: str | Sequence[str], names: Sequence[str]) -> bool:
     """Whether a column, or all of several, are among the names."""
-    several = _several(wish, names)
-    return all(column in names or column.partition(".")[0] in names for column in several)
+    columns = several(wish, names)
+    return all(column in names or column.partition(".")[0] in names for column in columns)
 
 
-def no_column(wished: str, names: Sequence[str], where: str) -> str:
+def no_column(wished: str, names: Sequence[str], where: str, remedy: str = "") -> str:
     """The sentence about a column that is not there."""
-    return f"{where}: there is no column {wished}; the columns are: {', '.join(names)}."
+    return f"{where}: there is no column {wished}; the columns are: {', '.join(names)}{remedy}."
 
 
 def cell_of(row: Mapping[str, Any], columns: Sequence[str], where: str) -> Any:

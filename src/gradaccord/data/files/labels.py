@@ -12,19 +12,27 @@ class Classes:
 
     names: of the classes, in the order of their numbers. A file may write a class as its name, its
     number ("1", 1, 1.0), or as one of `spellings`, which gives a class name for each. Where a name is
-    itself a number (stars from 1 to 5), only names are read: "1" is then the class of that name.
+    itself a number (stars from 1 to 5), and where `by_number` is False, only names are read: "1" is
+    then the class of that name.
     """
 
-    def __init__(self, names: Sequence[str], spellings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        names: Sequence[str],
+        spellings: Mapping[str, str] | None = None,
+        *,
+        by_number: bool = True,
+    ) -> None:
         self.names = tuple(names)
         self.numbers: dict[str, int] = {}
-        self._numbered = any(map(_is_number, self.names))
+        self._spelled = () if by_number else tuple(spellings or ())
+        self._numbered = not by_number or any(map(_is_number, self.names))
         for number, name in enumerate(self.names):
             written = name if self._numbered else str(number)
             for spelling in (written, f"{written}.0", name):
                 self.numbers[spelling] = number
         for spelling, name in (spellings or {}).items():
-            self.numbers[spelling] = self.names.index(name)
+            self.numbers[spelling] = self.numbers[f"{spelling}.0"] = self.names.index(name)
 
     def number(self, label: object, file: File | str, line: int) -> int:
         """The number of a class; a label that is none of them is an error."""
@@ -32,7 +40,7 @@ class Classes:
         try:
             return self.numbers[written]
         except KeyError:
-            known = ", ".join(self.names)
+            known = ", ".join(self._spelled or self.names)
             if not self._numbered:
                 known = f"0..{len(self.names) - 1} or {known}"
             raise ValueError(

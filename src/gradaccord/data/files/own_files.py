@@ -1,6 +1,7 @@
-"""Your own files: csv, tsv, JSON lines, parquet or CoNLL with named columns, as a data set of any kind.
+"""Your own files: csv, tsv, JSON lines, parquet, Arrow or CoNLL, as a data set of any kind.
 
 read("classification", {"train": "a.csv"}, columns={"first": "review", "label": "stars"})
+read("classification", {"train": "b.tsv"}, columns=["id", "first", "second", "label"], header=False)
 read("tagging", {"train": "train.conll"}, labels=["PER", "LOC"])
 """
 
@@ -12,46 +13,57 @@ from pathlib import Path
 from typing import Any
 
 from gradaccord.data.dataset import ORDER, SPLITS, Dataset
-from gradaccord.data.examples import Question, Tagged
+from gradaccord.data.examples import Example, Line, Question, Tagged, Text
 from gradaccord.data.files import squad
 from gradaccord.data.files.bad_files import reading
-from gradaccord.data.files.columns import Columns, Reader, cell_of
+from gradaccord.data.files.columns import Columns, Reader, cell_of, has
 from gradaccord.data.files.conll import Conll, types_in
+from gradaccord.data.files.dialect import UNREAD, Dialect, Fits, TableOptions
 from gradaccord.data.files.layouts import Iob, Read, Wanted, with_own_ids
 from gradaccord.data.files.tables import Row, format_of, rows_of
 from gradaccord.data.files.text_files import File, at
+from gradaccord.data.files.which_kind import kind_of_rows
 
 Files = Mapping[str, str | Path | Sequence[str | Path]]
 FileRows = tuple[File, Sequence[Row]]
 
 
 def read(
-    kind: str,
+    kind: str | None,
     files: Files,
-    columns: Columns | None = None,
-    labels: Sequence[str] | None = None,
+    columns: Columns | Sequence[str] | None = None,
+    labels: Sequence[str] | Mapping[str, str] | None = None,
     *,
     name: str = "files",
     language: str = "",
     format: str | None = None,
-    header: bool = True,
+    header: bool | None = None,
+    separator: str | None = None,
+    quotes: bool | None = None,
     encoding: str = "utf-8",
     iob: Iob = "strict",
 ) -> Dataset:
-    """A data set out of files, plain or gzipped.
+    """A data set out of files, plain or packed (gz, bz2, zst).
 
-    kind: of task. files: one or several for each split (train, dev, test). columns: field -> column,
-    for fields whose column has no usual name (`files/columns.py`); CoNLL: "words" and "tags" by number,
-    from 0. labels: classes in the order of their numbers, or entity types; without it all that occur,
-    sorted. format: instead of the files' endings. header: False if csv or tsv has none; its columns are
-    then "0", "1" and so on. iob: "repair" reads an I- tag that continues nothing as B-.
+    kind: of task; None: found by columns and labels (`files/which_kind.py`). files: one or several for
+    each split (train, dev, test). columns: field -> column, for fields whose column has no usual name
+    (`files/columns.py`), or the names of all columns in order; CoNLL: "words" and "tags" by number,
+    from 0. labels: classes in the order of their numbers, or entity types, or a mapping of what the
+    files write to the classes; without it all that occur, sorted. format: instead of the files'
+    endings. header, separator, quotes: of csv and tsv (`TableOptions`), found where they are None;
+    without a header and names the columns are "0", "1" and so on. iob: "repair" reads an I- tag that
+    continues nothing as B-.
     """
     if not files:
         raise ValueError("`files` is empty: give at least one, such as {'train': 'train.jsonl'}.")
     if iob not in ("repair", "strict"):
         raise ValueError(f"`iob` is {iob!r}: use 'repair' or 'strict'.")
     by_split = _by_split(files)
-    reader = Reader(kind, columns or {}, tuple(labels or ()))
+    names = () if columns is None or isinstance(columns, Mapping) else tuple(columns)
+    options = TableOptions(format, header, separator, quotes, encoding, names)
+    if kind is None:
+        kind = _found_kind(next(iter(by_split.values()))[0], columns, options)
+    reader = reader_for(kind, columns, labels)
     formats = {file: format_of(file, format) for several in by_split.values() for file in several}
     splits: dict[str, list[Any]] = {}
     wanted = {split: Wanted(split, language, reader.labels, iob) for split in by_split}
@@ -68,13 +80,70 @@ def read(
             splits[split] = _each(several, squad.read, wanted[split])
     else:
         rows: dict[str, list[FileRows]] = {split: [] for split in by_split}
+        found: dict[str, list[str]] = {}  # how files are written -> which of them
         for split, several in by_split.items():
             for file in several:
-                with reading(file):
-                    found = [*rows_of(file, formats[file], header, encoding)]
-                rows[split].append((file, found))
-        return dataset_of(name, reader, rows, language, iob)
+                read_rows, dialect = table_of(file, reader.fields, options, reader.fits)
+                rows[split].append((file, read_rows))
+                if dialect is not None:
+                    found.setdefault(_described(reader, dialect, split), []).append(file.path.name)
+        how = tuple(f"{', '.join(own)}: {written}." for written, own in found.items())
+        return replace(dataset_of(name, reader, rows, language, iob), read_as=how)
     return _dataset(name, reader, splits, wanted.values(), language)
+
+
+def _found_kind(file: File, columns: Columns | Sequence[str] | None, options: TableOptions) -> str:
+    """The kind of a file, where none was given."""
+    if format_of(file, options.format) == "conll":
+        return "tagging"
+    given = columns if isinstance(columns, Mapping) else {}
+
+    def fits(names: Sequence[str]) -> bool:
+        if given:
+            return all(has(column, names) for column in given.values())
+        return Reader("classification", {}).fits(names)
+
+    rows, _ = table_of(file, Text, options, fits)
+    with reading(file):
+        return kind_of_rows(rows, file, given)
+
+
+def reader_for(
+    kind: str,
+    columns: Columns | Sequence[str] | None,
+    labels: Sequence[str] | Mapping[str, str] | None,
+) -> Reader:
+    """A reader of rows; names of all columns in order are the table's, not the reader's."""
+    by_field = columns if isinstance(columns, Mapping) else {}
+    if not isinstance(labels, Mapping):
+        return Reader(kind, by_field, tuple(labels or ()))
+    reader = Reader(kind, by_field, tuple(dict.fromkeys(labels.values())), dict(labels))
+    if reader.answer != "class":
+        raise ValueError(f"`labels` is a mapping, and {kind} has no classes: give a list of names.")
+    return reader
+
+
+def table_of(
+    file: File, shape: type[Example], options: TableOptions, fits: Fits
+) -> tuple[Sequence[Row], Dialect | None]:
+    """The rows of a file of such examples, and how it was found to be written."""
+    format = format_of(file, options.format)
+    if format == "text" and shape is not Line:
+        format = "tsv"  # a table in a file that ends in .txt
+    with reading(file):
+        return rows_of(file, format, options, fits)
+
+
+def _described(reader: Reader, dialect: Dialect, split: str) -> str:
+    """How a table is written, and what is read of it."""
+    try:
+        places = reader.places(dialect.names, "", split)
+    except ValueError:  # to be said where the rows are read
+        places = {}
+    read = ", ".join(f"{field} = {' + '.join(columns)}" for field, columns in places.items())
+    taken = {column for columns in places.values() for column in columns}
+    rest = ", ".join(name for name in dialect.names if name not in taken and name[:1] != UNREAD)
+    return f"{dialect}; {read}" + (f"; not read: {rest}" if rest else "")
 
 
 def dataset_of(
@@ -101,18 +170,28 @@ def _dataset(
     splits = {split: with_own_ids(splits[split]) for split in ORDER if split in splits}
     options = reader.fields.task_options([example for part in splits.values() for example in part])
     notes = {what: times for each in wanted for what, times in each.notes.items()}
-    return Dataset(name, reader.kind, splits, reader.labels, language, options, notes)
+    return Dataset(
+        name, reader.kind, splits, reader.labels, language, options, notes, written=reader.written
+    )
 
 
 def with_labels(reader: Reader, parts: Iterable[tuple[str, File, Sequence[Row]]]) -> Reader:
-    """The reader with the classes or entity types that occur, where none were given."""
-    if reader.labels or not reader.has_names:
+    """The reader with the classes or entity types that occur, where none were given.
+
+    Where names were given, and the rows number the classes from 1 to as many, they are written so.
+    """
+    if reader.written or not reader.has_names or (reader.labels and reader.answer != "class"):
         return reader
     field = reader.fields.targets[0]
     found: set[str] = set()
     for split, file, rows in parts:
         with reading(file):
             found |= _labels(reader, split, file, rows, field)
+    if reader.labels:
+        from_one = {str(i): label for i, label in enumerate(reader.labels, start=1)}
+        ends = {"1", str(len(reader.labels))}
+        numbered = ends <= found <= from_one.keys() and not found & {*reader.labels}
+        return replace(reader, written=from_one) if numbered else reader
     numbers = all(label.isdigit() for label in found)
     return replace(reader, labels=tuple(sorted(found, key=int if numbers else None)))
 

@@ -1,20 +1,26 @@
-"""Rows of csv, tsv, JSON lines, JSON and parquet files, each with the number of its line."""
+"""Rows of csv, tsv, JSON lines, JSON, parquet and Arrow files, each with the number of its line."""
 
 from __future__ import annotations
 
-import csv
 import io
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gradaccord.data.files.bad_files import reading
+from gradaccord.data.files.dialect import (
+    Dialect,
+    Fits,
+    QuotesError,
+    TableOptions,
+    find_dialect,
+    rows_in,
+)
 from gradaccord.data.files.text_files import File, at
 
 FORMATS: Mapping[str, str] = {
     "csv": "csv", "tsv": "tsv", "tab": "tsv", "jsonl": "jsonl", "ndjson": "jsonl", "json": "json",
-    "parquet": "parquet", "conll": "conll", "bio": "conll", "iob": "conll", "iob2": "conll",
-    "txt": "text",
+    "parquet": "parquet", "arrow": "arrow", "feather": "arrow", "ipc": "arrow",
+    "conll": "conll", "bio": "conll", "iob": "conll", "iob2": "conll", "txt": "text",
 }  # fmt: skip
 
 Row = tuple[int, Mapping[str, Any]]
@@ -36,73 +42,85 @@ def format_of(file: File, given: str | None = None) -> str:
     return FORMATS[ending]
 
 
-def rows_of(file: File, format: str, header: bool = True, encoding: str = "utf-8") -> Iterator[Row]:
-    """Each row as a mapping; without a header the columns are called "0", "1" and so on."""
-    if format == "csv":
-        return _csv(file, header, encoding)
-    if format == "tsv":
-        cells = (
-            (number, line.split("\t")) for number, line in enumerate(file.lines(encoding), start=1)
-        )
-        return _named(file, cells, header)
+def rows_of(
+    file: File,
+    format: str,
+    options: TableOptions | None = None,
+    fits: Fits = lambda names: True,
+) -> tuple[Sequence[Row], Dialect | None]:
+    """Each row as a mapping, and how a csv or tsv file was found to be written.
+
+    Without a header the columns are called "0", "1" and so on. fits: whether columns of these names
+    are what is looked for, by which a header is known.
+    """
+    options = options or TableOptions()
+    if format in ("csv", "tsv"):
+        text = file.text(options.encoding)
+        dialect = find_dialect(text, "," if format == "csv" else "\t", options, fits)
+        return list(_table(file, text, dialect)), dialect
     if format == "jsonl":
-        return file.json_lines()
+        return list(file.json_lines()), None
     if format == "json":
-        return _json(file)
-    if format == "parquet":
-        return _parquet(file)
-    return ((n, {"text": line}) for n, line in enumerate(file.lines(encoding), start=1) if line.strip())
+        return _json(file), None
+    if format in ("parquet", "arrow"):
+        return list(enumerate(_arrow(file, format), start=1)), None
+    lines = enumerate(file.lines(options.encoding), start=1)
+    return [(number, {"text": line}) for number, line in lines if line.strip()], None
 
 
-def _csv(file: File, header: bool, encoding: str) -> Iterator[Row]:
-    text = file.text(encoding)
-    limit = csv.field_size_limit(sys.maxsize)  # a long document is one cell
-    try:
-        reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-        cells = []
+def _table(file: File, text: str, dialect: Dialect) -> Iterator[Row]:
+    names = dialect.names
+    if len(set(names)) < len(names):
+        raise ValueError(
+            f"{at(file, 1)}: two columns have the same name: {', '.join(names)}; rename one, or name "
+            "them in order, columns: [...]."
+        )
+    rows = enumerate(rows_in(text, dialect.separator, dialect.quotes))
+    while True:
         try:
-            while True:
-                start = reader.line_num + 1
-                cells.append((start, next(reader)))
+            place, (number, row) = next(rows)
         except StopIteration:
-            pass
-        except csv.Error as error:
-            raise ValueError(f"{at(file, start)}: not CSV ({error}).") from error
-    finally:
-        csv.field_size_limit(limit)
-    return _named(file, ((number, row) for number, row in cells if row), header)
-
-
-def _named(file: File, cells: Iterator[tuple[int, list[str]]], header: bool) -> Iterator[Row]:
-    names: list[str] | None = None
-    for number, row in cells:
-        if names is None:
-            names = row if header else [str(place) for place in range(len(row))]
-            if len(set(names)) < len(names):
-                raise ValueError(
-                    f"{at(file, number)}: two columns have the same name: {', '.join(names)}."
-                )
-            if header:
-                continue
+            return
+        except QuotesError as error:
+            raise ValueError(
+                f"{at(file, error.line)}: not CSV ({error}): double the quotes inside quoted cells, or "
+                "set `quotes: false` if they are not special."
+            ) from error
+        if place < dialect.begins:
+            continue
         if len(row) != len(names):
-            raise ValueError(f"{at(file, number)}: {len(row)} columns where line 1 has {len(names)}.")
+            raise ValueError(
+                f"{at(file, number)}: {len(row)} columns where there should be {len(names)} "
+                f"({', '.join(names)}; {dialect}): repair the line, or set `separator` or `quotes`."
+            )
         yield number, dict(zip(names, row, strict=True))
 
 
-def _json(file: File) -> Iterator[Row]:
+def _json(file: File) -> list[Row]:
     content = file.json()
     found = content.get("data") if isinstance(content, dict) else content
     if not isinstance(found, list) or not all(isinstance(row, dict) for row in found):
         raise ValueError(f"{file} is not a JSON list of objects.")
-    return enumerate(found, start=1)
+    return list(enumerate(found, start=1))
 
 
-def _parquet(file: File) -> Iterator[Row]:
+def _arrow(file: File, format: str) -> list[dict[str, Any]]:
+    """Of a parquet file, an Arrow file or stream, or Feather."""
     try:
-        from pyarrow import parquet
+        from pyarrow import feather, ipc, parquet
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            'Parquet files need the package pyarrow: pip install "gradaccord[train]".', name="pyarrow"
+            f'{format.capitalize()} files need the package pyarrow: pip install "gradaccord[train]".',
+            name="pyarrow",
         ) from error
     with reading(file):
-        return enumerate(parquet.read_table(io.BytesIO(file.content())).to_pylist(), start=1)
+        content = file.content()
+        if format == "parquet":
+            table = parquet.read_table(io.BytesIO(content))
+        elif content.startswith((b"ARROW1", b"FEA1")):
+            table = feather.read_table(io.BytesIO(content))
+        else:
+            table = ipc.open_stream(content).read_all()
+        table.validate(full=True)  # offsets in a damaged file may lead anywhere
+        rows: list[dict[str, Any]] = table.to_pylist()
+        return rows

@@ -1,7 +1,9 @@
-"""Text files wherever they lie: plain, gzipped, or in a zip archive; and the faults found in them."""
+"""Text files wherever they lie: plain, packed, or in a zip archive; and the faults found in them."""
 
 from __future__ import annotations
 
+import bz2
+import codecs
 import gzip
 import json
 import os
@@ -22,6 +24,7 @@ TYPES: dict[type, str] = {
 # The first bytes of an archive show what is in it: one of images is left to the readers of images.
 _IMAGE = re.compile(rb"\.(?:png|jpe?g|bmp|gif|ppm|tiff?|webp)", re.IGNORECASE)
 _PEEK = 4096
+_PACKED = (".gz", ".bz2", ".zst", ".zstd")  # endings that tell nothing of the format
 
 
 @dataclass(frozen=True)
@@ -36,8 +39,9 @@ class File:
 
     @property
     def name(self) -> str:
-        """The last part of the path, without .gz."""
-        return PurePosixPath(self.member or self.path.name).name.removesuffix(".gz")
+        """The last part of the path, without the ending of a packed file."""
+        name = PurePosixPath(self.member or self.path.name).name
+        return name.removesuffix(next((end for end in _PACKED if name.endswith(end)), ""))
 
     def sibling(self, name: str) -> File | None:
         """The file of another name beside this one (with or without .gz); None if there is none."""
@@ -65,9 +69,7 @@ class File:
     def content(self) -> bytes:
         """All bytes, unpacked. An empty file is an error."""
         with reading(self):
-            raw = self._packed()
-            if raw[:2] == b"\x1f\x8b":
-                raw = gzip.decompress(raw)
+            raw = _unpacked(self._packed())
         if not raw.strip():
             raise ValueError(_empty(self))
         return raw
@@ -81,13 +83,19 @@ class File:
     def text(self, encoding: str = "utf-8") -> str:
         """The content as text, every line ended by a bare newline; a byte-order mark is dropped."""
         raw = self.content()
+        if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and encoding == "utf-8":
+            encoding = "utf-16"
         try:
             text = raw.decode(encoding)
+        except LookupError:
+            raise ValueError(
+                f"`encoding` is {encoding!r}, which Python does not know: use utf-8 or latin-1."
+            ) from None
         except UnicodeDecodeError as error:
             line = raw.count(b"\n", 0, error.start) + 1
             raise ValueError(
                 f"{at(self, line)}: the byte 0x{raw[error.start]:02x} is not {encoding.upper()}: "
-                f"convert the file to {encoding.upper()}."
+                "convert the file to UTF-8, or set `encoding`."
             ) from error
         text = text.removeprefix("\ufeff").replace("\r\n", "\n")
         if not text.strip():
@@ -114,6 +122,25 @@ class File:
             if not isinstance(row, dict):
                 raise ValueError(f"{at(self, number)}: not a JSON object but {line[:40]!r}.")
             yield number, row
+
+
+def _unpacked(raw: bytes) -> bytes:
+    """What gzip, bzip2 or Zstandard packed, known by its first bytes; else the bytes as they are."""
+    if raw[:2] == b"\x1f\x8b":
+        return gzip.decompress(raw)
+    if raw[:3] == b"BZh" and raw[4:10] == b"1AY&SY":
+        return bz2.decompress(raw)
+    if raw[:4] == b"\x28\xb5\x2f\xfd":
+        try:
+            import pyarrow
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(
+                'Zstandard files need the package pyarrow: pip install "gradaccord[train]".',
+                name="pyarrow",
+            ) from error
+        with pyarrow.input_stream(pyarrow.py_buffer(raw), compression="zstd") as stream:
+            return bytes(stream.read())
+    return raw
 
 
 def _empty(file: File) -> str:

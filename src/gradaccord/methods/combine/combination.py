@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -42,6 +42,8 @@ class Combination(Method):
     shared: the names or prefixes of the shared parameters. By default a parameter is shared in a
         step if at least two of its tasks reach it. What is not shared is never combined: a head
         gets what plain training on the summed (or mean) loss would give it.
+    normalize: brings the shared gradients of the step's tasks to their mean length before the method
+        sees them, so that no task counts more because its loss is larger. Heads are left alone.
     engine: None for plain torch, a torch.amp.GradScaler, an Accelerator, a Fabric, or an Engine.
     seed: of the method's own random generator, to be the same on every process; the global
         generators are never used.
@@ -57,6 +59,7 @@ class Combination(Method):
         granularity: Granularity = "model",
         reduction: Reduction = "sum",
         shared: str | Sequence[str] | None = None,
+        normalize: bool = False,
         engine: Any = None,
         seed: int = 0,
     ) -> None:
@@ -64,6 +67,7 @@ class Combination(Method):
         if shared is not None and not (shared := list([shared] if isinstance(shared, str) else shared)):
             raise ValueError("`shared` is empty: name a shared parameter, or leave it out.")
         self.reduction = reduction
+        self.normalize = normalize
         self.task_gradients = TaskGradients(model, engine)
         self.parameters = self.task_gradients.parameters
         self.engine = self.task_gradients.engine
@@ -102,7 +106,9 @@ class Combination(Method):
             weights = plain
             if finite:
                 own = self.own_weights(measured)
-                weights = self.weigh(measured)
+                factors = normalizers(measured.grams) if self.normalize else plain[0]
+                grams = measured.grams * factors[:, None] * factors[None, :]
+                weights = self.weigh(replace(measured, grams=grams)) * factors
             if self.reduction == "mean":
                 own, weights = own / len(bank.tasks), weights / len(bank.tasks)
             put(self.parameters, self._combined(bank, groups, weights.tolist(), own.tolist()))
@@ -205,6 +211,13 @@ class Combination(Method):
             finite=finite,
             extras=dict(self.task_gradients.extras),
         )
+
+
+def normalizers(grams: torch.Tensor) -> torch.Tensor:
+    """What brings each task's gradient to the mean length, [G, T, T] -> [T]; 1 where it is zero."""
+    lengths = grams.sum(0).diagonal().clamp_min(0).sqrt()
+    moving = lengths > 0
+    return torch.where(moving, lengths.sum() / moving.sum().clamp_min(1) / lengths, 1.0)
 
 
 def projection_order(n_tasks: int, generator: torch.Generator) -> torch.Tensor:

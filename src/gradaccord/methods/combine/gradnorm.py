@@ -47,6 +47,10 @@ class GradNorm(Combination):
                 "GradNorm weighs whole tasks and takes no `granularity`: name the layer whose "
                 "gradient norms it compares with `layer`."
             )
+        if options.get("normalize"):
+            raise TypeError(
+                "GradNorm learns from gradient lengths, which `normalize` makes equal: leave it out."
+            )
         super().__init__(model, granularity="layer" if layer is None else _split(layer), **options)
         if layer is not None and layer not in self.partition.groups:
             raise ValueError(

@@ -82,7 +82,7 @@ def gradvac_weights(
     Returns the weights [..., T] and the new targets. All i advance together: each step of the loop
     meets a different pair for every i.
     """
-    tasks = torch.arange(gram.shape[-1], device=gram.device)
+    tasks = torch.arange(len(order), device=gram.device)
     targets = targets.clone()
     coefficients = torch.eye(len(tasks), dtype=gram.dtype, device=gram.device)
     coefficients = coefficients.expand(gram.shape).clone()

@@ -23,6 +23,8 @@ class Sum(Combination):
 
     def __init__(self, model: Model, *, measure: bool = True, **options: Any) -> None:
         super().__init__(model, **options)
+        if self.normalize and not measure:
+            raise ValueError("`normalize` is true and `measure` is false: lengths must be measured.")
         self.measure = measure
 
     def weigh(self, measured: Measured) -> torch.Tensor:

@@ -12,6 +12,7 @@ from torch import nn
 
 from gradaccord.core.did_you_mean import canonical, nearest
 from gradaccord.core.options import check_options, options_of
+from gradaccord.methods.combine.conflict_free import config_weights
 
 COORDINATES = "combines single coordinates and not task gradients"
 TWO_BATCHES = "needs the gradients of two independent batches of every task, and a step has one"
@@ -19,23 +20,27 @@ REFUSED = {
     **dict.fromkeys(("ExcessMTL", "GradDrop", "TrimmedMean"), COORDINATES),
     **dict.fromkeys(("MoDo", "SDMGrad"), TWO_BATCHES),
 }
-# Squares smaller than this share of the largest are rounding: such gradients are linearly dependent.
-ROUNDING = 1e-10
 
 
 def weighting_options(name: str, given: Mapping[str, Any]) -> dict[str, inspect.Parameter]:
     """The options of the weighting of a name; a list may be given for a tensor."""
-    options = options_of(_classes()[_known(name)])
-    for option, parameter in options.items():
-        if torch.Tensor in (parameter.annotation, *get_args(parameter.annotation)):
-            wanted = parameter.annotation | Sequence[float]
-            options[option] = parameter.replace(annotation=wanted)
+    options = lists_for_tensors(options_of(_classes()[_known(name)]))
     smoothed = options.pop("weighting", None)
     if smoothed is not None:
         options["inner"] = smoothed.replace(name="inner", annotation=str)
     if "inner" in options and "inner" in given:
         options = weighting_options(given["inner"], given) | options
     return options
+
+
+def lists_for_tensors(options: dict[str, inspect.Parameter]) -> dict[str, inspect.Parameter]:
+    """The options with a list of numbers allowed wherever a tensor is."""
+    return {
+        option: parameter.replace(annotation=parameter.annotation | Sequence[float])
+        if torch.Tensor in (parameter.annotation, *get_args(parameter.annotation))
+        else parameter
+        for option, parameter in options.items()
+    }
 
 
 def named(name: str, given: Mapping[str, Any]) -> Any:
@@ -46,7 +51,7 @@ def named(name: str, given: Mapping[str, Any]) -> Any:
     known = _known(name)
     check_options(f"The weighting {known!r}", given, weighting_options(name, given))
     cls = _classes()[known]
-    own = {k: _tensor(v) for k, v in given.items() if k in inspect.signature(cls).parameters}
+    own = {k: as_tensor(v) for k, v in given.items() if k in inspect.signature(cls).parameters}
     if "inner" in given:
         rest = {k: v for k, v in given.items() if k not in own and k != "inner"}
         own["weighting"], _ = weighting_of(named(given["inner"], rest))
@@ -65,7 +70,7 @@ def weighting_of(given: Any) -> tuple[Any, bool]:
             if isinstance(part, tuple(_variants(name))):
                 _refuse(name, reason)
     if isinstance(given, aggregation.ConFIG):
-        return ConFIG(given.weighting), False
+        return _ConFIG(given.weighting), False
     if isinstance(given, aggregation.GramianWeightedAggregator):
         return given.gramian_weighting, False
     if isinstance(given, aggregation.WeightedAggregator):
@@ -98,25 +103,15 @@ def constants_of(weighting: Any) -> list[Any]:
     return [part for part in modules if isinstance(part, constant)]
 
 
-class ConFIG(nn.Module):
-    """ConFIG (Liu et al. 2024), in coefficients of the task gradients.
-
-    d = U^+ p,   g = (sum_t g_t.d) d / |d|^2         U: the gradients' directions, p: preferences
-    U^+ = U' (U U')^+, so that d = sum_t c_t g_t with c_t = ((U U')^+ p)_t / |g_t|
-    """
+class _ConFIG(nn.Module):
+    """ConFIG with TorchJD's preferences."""
 
     def __init__(self, preferences: Any) -> None:
         super().__init__()
         self.preferences = preferences
 
     def forward(self, gram: torch.Tensor) -> torch.Tensor:
-        lengths = gram.diagonal().clamp_min(0).sqrt()
-        inverse = torch.where(lengths > 0, 1 / lengths, 0.0)
-        cosines = gram * inverse[:, None] * inverse[None, :]
-        pseudo_inverse = torch.linalg.pinv(cosines, rtol=ROUNDING, hermitian=True)
-        c = inverse * (pseudo_inverse @ self.preferences(gram).to(gram))
-        square = c @ gram @ c
-        return c * (gram @ c).sum() / square if square > 0 else torch.zeros_like(c)
+        return config_weights(gram, self.preferences(gram))
 
 
 def _refuse(name: str, reason: str) -> None:
@@ -163,7 +158,8 @@ def _known(name: str) -> str:
     return found
 
 
-def _tensor(value: Any) -> Any:
+def as_tensor(value: Any) -> Any:
+    """A list of numbers as a tensor; anything else as it is."""
     return (
         torch.tensor(value, dtype=torch.float64, device="cpu")
         if isinstance(value, list | tuple)

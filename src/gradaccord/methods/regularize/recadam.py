@@ -96,7 +96,7 @@ class RecAdam(torch.optim.Optimizer):
         group["fused"] = all(p.device.type in ("cpu", "cuda") for p in group["params"])
         for parameter, start in zip(group["params"], starts, strict=False):
             with torch.no_grad():
-                copy = torch.empty_like(parameter, requires_grad=False).copy_(start)
+                copy = torch.empty_like(parameter).copy_(start)
             self.state[parameter]["pretrained"] = copy
 
     @torch.no_grad()
@@ -176,8 +176,8 @@ class RecAdam(torch.optim.Optimizer):
         if "step" not in state:
             device = parameter.device if fused else "cpu"
             state["step"] = torch.zeros((), dtype=torch.float32, device=device)
-            state["exp_avg"] = torch.zeros_like(parameter, requires_grad=False)
-            state["exp_avg_sq"] = torch.zeros_like(parameter, requires_grad=False)
+            state["exp_avg"] = torch.zeros_like(parameter)
+            state["exp_avg_sq"] = torch.zeros_like(parameter)
         return state
 
 

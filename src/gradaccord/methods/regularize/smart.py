@@ -225,7 +225,8 @@ class SMART:
     def state_dict(self) -> dict[str, Any]:
         """All that a run must save to continue exactly."""
         teacher = None if self.teacher is None else self.teacher.state_dict()
-        return {"step": self.step, "skipped": self.skipped, "teacher": teacher}
+        log = {key: float(value) for key, value in self._log.items()}  # measured now and then
+        return {"step": self.step, "skipped": self.skipped, "teacher": teacher, "log": log}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a saved state; a fresh instance will do."""
@@ -237,6 +238,7 @@ class SMART:
         if self.teacher is not None:
             self.teacher.load_state_dict(state["teacher"])
         self.step, self.skipped = int(state["step"]), int(state["skipped"])
+        self._log = dict(state.get("log", {}))
 
     training_state, load_training_state = state_dict, load_state_dict
 

@@ -101,7 +101,7 @@ class SWEP(nn.Module):
         self.network.to(device=table.device, dtype=torch.promote_types(table.dtype, torch.float32))
         self.step = 0
         self.skipped = 0  # noisy passes left out because they gave inf or NaN
-        self._log: dict[str, torch.Tensor] = {}
+        self._log: dict[str, torch.Tensor | float] = {}
 
     def loss(
         self,
@@ -144,12 +144,14 @@ class SWEP(nn.Module):
 
     def training_state(self) -> dict[str, Any]:
         """What a run must save beside the model to continue exactly."""
-        return {"network": self.network.state_dict(), "extra": self.get_extra_state()}
+        log = {key: float(value) for key, value in self._log.items()}  # of tasks seen before
+        return {"network": self.network.state_dict(), "extra": self.get_extra_state(), "log": log}
 
     def load_training_state(self, state: dict[str, Any]) -> None:
         """Continue from a saved training state."""
         self.network.load_state_dict(state["network"])
         self.set_extra_state(state["extra"])
+        self._log = dict(state.get("log", {}))
 
     def _regularised(
         self,

@@ -1,1 +1,1 @@
-"""Several optimiser steps become one update: Reptile, Sequential Reptile, FOMAML."""
+"""Several steps become one update or one mean: Reptile, Sequential Reptile, FOMAML, Averaged."""

@@ -12,7 +12,7 @@ from gradaccord.core.parameters import Model
 from gradaccord.core.report import StepReport
 from gradaccord.core.sharding import local
 from gradaccord.core.temporary_weights import weights_moved
-from gradaccord.methods.trajectory.trajectory import OptimizerState, Trajectory
+from gradaccord.methods.trajectory.trajectory import OptimizerState, Trajectory, loaded, saved
 
 
 class Reptile(Trajectory):
@@ -139,12 +139,12 @@ class MultiTaskReptile(Trajectory):
     def _state(self) -> dict[str, Any]:
         return super()._state() | {
             "done": self.done,
-            "total": self._saved(self._total) if self.done else {},
+            "total": saved(self.parameters, self._total) if self.done else {},
             "current": self._current,
         }
 
     def _load(self, state: dict[str, Any]) -> None:
-        total = self._loaded("total", state.get("total", {}))
+        total = loaded(self.parameters, "total", state.get("total", {}))
         super()._load(state)
         self._total = total
         self.done = int(state["done"])

@@ -59,7 +59,9 @@ class Trajectory(Method):
         gradient: Method | None = None,
         **options: Any,
     ) -> None:
-        of_gradient = options_of(Combination, hidden=("model",))
+        of_gradient = options_of(
+            Combination, hidden=("model", "normalize")
+        )  # which needs several tasks
         unknown = sorted(set(options) - set(of_gradient))
         if unknown:
             own = options_of(type(self), hidden=("model", "optimizer"))
@@ -159,10 +161,10 @@ class Trajectory(Method):
         names = self._moving()[0] if self.step > 0 else []
         self._at_phi = True
         try:
-            self._swap(names)
+            swap(self.parameters, self._phi, names)
             yield
         finally:
-            self._swap(names)  # the same ones, whatever the block has frozen
+            swap(self.parameters, self._phi, names)  # the same, whatever the block has frozen
             self._at_phi = False
 
     def outer_weights(self) -> AbstractContextManager[None]:
@@ -175,7 +177,7 @@ class Trajectory(Method):
         return {
             "inner_steps": self.inner_steps,
             "step": self.step,
-            "phi": self._saved(self._phi) if self.step > 0 else {},
+            "phi": saved(self.parameters, self._phi) if self.step > 0 else {},
             "gradient": self.gradient.state_dict(),
         }
 
@@ -186,7 +188,7 @@ class Trajectory(Method):
                 f"The state was saved with inner_steps={state['inner_steps']}, and this method has "
                 f"inner_steps={self.inner_steps}: use the same, or start a new trajectory."
             )
-        phi = self._loaded("phi", state["phi"])
+        phi = loaded(self.parameters, "phi", state["phi"])
         self.gradient.load_state_dict(state["gradient"])
         self._phi = phi
         self.step = int(state["step"])
@@ -251,31 +253,6 @@ class Trajectory(Method):
                 )
         return names, theta, phi
 
-    @torch.no_grad()
-    def _swap(self, names: list[str]) -> None:
-        for name in names:
-            theta, phi = local(self.parameters[name].detach()), self._phi[name]
-            held = theta.clone()
-            theta.copy_(phi)
-            phi.copy_(held)
-        weights_moved()
-
-    def _saved(self, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        return {name: like(self.parameters[name], t.clone()) for name, t in tensors.items()}
-
-    def _loaded(self, field: str, saved: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        tensors = {}
-        for name, tensor in saved.items():
-            parameter = self.parameters.get(name)
-            if parameter is None or parameter.shape != tensor.shape:
-                here = "not in this model" if parameter is None else f"{tuple(parameter.shape)} here"
-                raise ValueError(
-                    f"The state's `{field}` holds {name!r} of shape {tuple(tensor.shape)}, which is "
-                    f"{here}: load it with the model and the `heads` that it was saved with."
-                )
-            tensors[name] = torch.empty_like(local(parameter.detach())).copy_(local(tensor))
-        return tensors
-
     def _refuse_at_phi(self, call: str) -> None:
         if self._at_phi:
             raise RuntimeError(
@@ -310,6 +287,43 @@ def copied(parameter: torch.Tensor, memory: torch.Tensor | None) -> torch.Tensor
     ):
         return part.clone()
     return memory.copy_(part)
+
+
+@torch.no_grad()
+def swap(
+    parameters: dict[str, torch.Tensor], tensors: dict[str, torch.Tensor], names: list[str]
+) -> None:
+    """Let weights and what is kept beside them change places, one tensor at a time."""
+    for name in names:
+        weights, kept = local(parameters[name].detach()), tensors[name]
+        held = weights.clone()
+        weights.copy_(kept)
+        kept.copy_(held)
+    weights_moved()
+
+
+def saved(
+    parameters: dict[str, torch.Tensor], tensors: dict[str, torch.Tensor]
+) -> dict[str, torch.Tensor]:
+    """Copies of what is kept beside the weights, sharded as they are."""
+    return {name: like(parameters[name], tensor.clone()) for name, tensor in tensors.items()}
+
+
+def loaded(
+    parameters: dict[str, torch.Tensor], field: str, state: dict[str, torch.Tensor]
+) -> dict[str, torch.Tensor]:
+    """What `saved` gave, as this process's parts; it must fit the parameters."""
+    tensors = {}
+    for name, tensor in state.items():
+        parameter = parameters.get(name)
+        if parameter is None or parameter.shape != tensor.shape:
+            here = "not in this model" if parameter is None else f"{tuple(parameter.shape)} here"
+            raise ValueError(
+                f"The state's `{field}` holds {name!r} of shape {tuple(tensor.shape)}, which is "
+                f"{here}: load it with the model and the `heads` that it was saved with."
+            )
+        tensors[name] = torch.empty_like(local(parameter.detach())).copy_(local(tensor))
+    return tensors
 
 
 def _checked_optimizer(optimizer: Any, state: str, parameters: dict[str, torch.Tensor]) -> Any:

@@ -208,9 +208,9 @@ class CharacterTokens:
             encodings.append(CharacterEncoding(pieces[:max_length], rest))
         return encodings
 
-    def decode(self, ids: Sequence[int]) -> str:
-        """Text again; padding, unknown and masked characters are left out."""
-        return "".join(self.characters[i - 3] for i in ids if i >= 3)
+    def decode(self, ids: Sequence[int], *, special: bool = False) -> str:
+        """Text again. special: padding, unknown and masked characters as a square, else left out."""
+        return "".join(self.characters[i - 3] if i >= 3 else "\u25a1" * special for i in ids)
 
     def masking(self) -> MaskTokens:
         """The first three numbers are special."""

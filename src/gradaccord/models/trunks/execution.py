@@ -31,7 +31,9 @@ def compile_trunk(trunk: Trunk, batch: Batch) -> None:
     with random.replayed(), preserved(buffers_of(trunk)):
         try:
             trunk.compile(dynamic=True, backend=BACKEND)
-            torch.autograd.grad(trunk(batch).tokens.sum(), weights, allow_unused=True)
+            found = trunk(batch).tokens.sum()
+            if weights:
+                torch.autograd.grad(found, weights, allow_unused=True)
         except Exception as error:
             trunk._compiled_call_impl = None
             reason = shorten(f"{type(error).__name__}: {error}", 160, placeholder="...")

@@ -150,7 +150,7 @@ class NoTokens:
 
     encode_words = encode
 
-    def decode(self, ids: Sequence[int]) -> str:
+    def decode(self, ids: Sequence[int], *, special: bool = False) -> str:
         """Nothing."""
         return ""
 

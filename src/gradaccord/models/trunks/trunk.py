@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol
 
 import torch
 from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 Pooling = Literal["cls", "mean"]
 Batch = dict[str, torch.Tensor]
@@ -37,6 +38,16 @@ class Trunk(nn.Module):
 
     hidden: int
     dropout: float  # the default of the heads
+    frozen: tuple[str, ...] = ()  # modules inside (`models.trunks.freezing`)
+
+    def train(self, mode: bool = True) -> Trunk:
+        """As of any module, but batch norms that are frozen keep their running statistics."""
+        super().train(mode)
+        for name in self.frozen:
+            for module in self.get_submodule(name).modules():
+                if isinstance(module, _BatchNorm):
+                    module.eval()
+        return self
 
     def forward(self, batch: Batch) -> States:
         """The states of a batch as `Encoded.batch` gives it."""

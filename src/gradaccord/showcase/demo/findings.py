@@ -1,4 +1,4 @@
-"""What was found, in three sentences that depend on the numbers, also when nothing helped."""
+"""What was found, in four sentences that depend on the numbers, also when nothing helped."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import math
 from collections.abc import Sequence
 
 from gradaccord.compare.comparison import Standing
-from gradaccord.compare.statistics import Difference, Mean, corrected
+from gradaccord.compare.specs import Spec
+from gradaccord.compare.statistics import Difference, Mean, corrected, short_p
 from gradaccord.showcase.demo.glyphs import Glyphs
 from gradaccord.showcase.demo.names import Names
+from gradaccord.showcase.demo.valley import Valleys
 from gradaccord.showcase.landscape.runs import Result
 
 CAUTION = "With --fast all parts ran for a tenth of their time: a look, not a result."
@@ -16,9 +18,9 @@ CAUTION = "With --fast all parts ran for a tenth of their time: a look, not a re
 NO_P = ": no p value can be given for fewer than three seeds or equal differences"
 
 
-def findings(plane: Result, names: Names, glyphs: Glyphs) -> list[str]:
-    """Three sentences: the languages trained on, the others, the plane with the characters."""
-    return [_learned(names), _kept(names), _elsewhere(plane, glyphs)]
+def findings(plane: Result, valley: Valleys, names: Names, glyphs: Glyphs) -> list[str]:
+    """Four sentences: the languages trained on, the others, the valley, the plane and characters."""
+    return [_learned(names), _kept(names), valley.sentence, _elsewhere(plane, glyphs)]
 
 
 def _learned(names: Names) -> str:
@@ -26,10 +28,10 @@ def _learned(names: Names) -> str:
     baseline, *others = names.comparison.methods
     methods = [own for own in others if not own.is_control and own.seeds]
     seeds = len(baseline.seeds)
-    usual = f"{baseline.method} ({baseline.average} %)"
+    usual = f"{_short(baseline)} ({baseline.average} %)"
     better = [own for own in methods if own.beats_both]
     if better:
-        shown = " and ".join(f"{own.method} ({_points(own.vs_baseline)})" for own in better)
+        shown = " and ".join(f"{_short(own)} ({_points(own.vs_baseline)})" for own in better)
         found = (
             f"On the twelve languages {shown} beats both {usual} and its own control over {seeds} seeds"
         )
@@ -37,7 +39,7 @@ def _learned(names: Names) -> str:
         found = f"On the twelve languages no method clearly beats both {usual} and its own control"
         found += f" over {seeds} seeds" if names.comparison.tests_with_p else NO_P
     compared = [
-        f"{own.method} is {_points(own.vs_control)} against {own.control}"
+        f"{_short(own)} is {_points(own.vs_control)}, against its control"
         for own in methods
         if own.vs_control is not None and own.control != baseline.method
     ]
@@ -51,8 +53,9 @@ def _more_steps(standings: Sequence[Standing]) -> list[str]:
         return []
     best = max(better, key=lambda own: own.vs_baseline.mean)
     return [
-        f"the control {best.method}, which takes a step for every batch or pair of batches instead of "
-        f"one for a batch of every language, is {_points(best.vs_baseline)} against the baseline"
+        f"what helps is taking more steps: the control {_short(best)}, which steps on every batch or "
+        "pair of batches instead of once for a batch of every language, is "
+        f"{_points(best.vs_baseline)}, against the baseline"
     ]
 
 
@@ -64,15 +67,15 @@ def _kept(names: Names) -> str:
     differences = corrected({own.method: names.unseen_vs_baseline(own.method) for own in others})
     clear = [own for own in others if differences[own.method].clear and not own.is_control]
     if clear:
-        shown = ", ".join(f"{own.method} ({_points(differences[own.method])})" for own in clear)
-        found = f"On unseen languages {shown} differs clearly from {baseline.method}"
+        shown = ", ".join(f"{_short(own)} ({_points(differences[own.method])})" for own in clear)
+        found = f"On unseen languages {shown} differs clearly from {_short(baseline)}"
     else:
         best = max(standings, key=lambda own: scores[own.method].mean)
         seen = [own.smallest_effect for own in differences.values() if not own.no_p]
         found = (
-            f"On unseen languages no method differs clearly from {baseline.method} "
+            f"On unseen languages no method differs clearly from {_short(baseline)} "
             f"({scores[baseline.method]} %; highest: {'the control ' if best.is_control else ''}"
-            f"{best.method}, {scores[best.method]} %"
+            f"{_short(best)}, {scores[best.method]} %"
             + (f"; every test could see {max(seen):.2f} points)" if seen else ")")
         )
     return f"{found}; {_forgetting(names, standings)}."
@@ -100,8 +103,8 @@ def _forgetting(names: Names, standings: Sequence[Standing]) -> str:
             + (f"; the test could see {seen:.2f})" if math.isfinite(seen) else ")")
         )
     found = (
-        f"{least.method} forgets least of them (masked-character loss {low:+.2f}, at a training loss "
-        f"of {least.train_loss.mean:.2f}) and {most.method} most ({high:+.2f}, at "
+        f"{_short(least)} forgets least of them (masked-character loss {low:+.2f}, at a training loss "
+        f"of {least.train_loss.mean:.2f}) and {_short(most)} most ({high:+.2f}, at "
         f"{most.train_loss.mean:.2f})"
     )
     if least.train_loss.mean >= max(own.train_loss.mean for own in standings):
@@ -129,5 +132,14 @@ def _elsewhere(plane: Result, glyphs: Glyphs) -> str:
     )
 
 
+def _short(own: Standing) -> str:
+    return Spec.parse(own.method).short
+
+
 def _points(difference: Difference) -> str:
-    return f"{difference.mean:+.2f} points, {difference.p_text}"
+    """With the corrected p, or why there is none; what an unclear test could see."""
+    shown = f"{difference.mean:+.2f} points"
+    if difference.no_p:
+        return f"{shown}, no p: {difference.no_p}"
+    shown += f", p {short_p(difference.p_holm)}"
+    return shown if difference.clear else f"{shown}, which could see {difference.smallest_effect:.2f}"

@@ -1,4 +1,4 @@
-"""The third part of the demo: a minute of learning to learn characters from one picture of each."""
+"""The third part of the demo: learning to learn characters from one picture of each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gradaccord.runs.interrupts import Interrupts
 from gradaccord.showcase.demo.settings import Settings
 
 FOLDER = "glyphs/maml"  # deeper than the runs of the comparison, which the report gathers
-ITERATIONS = 360
+ITERATIONS = 240
 FILTERS = 32  # of Conv-4; half of the usual, for speed
 
 

@@ -1,10 +1,14 @@
-"""The second part of the demo: twelve languages, unseen ones and what is forgotten, by method."""
+"""The last part of the demo: twelve languages, unseen ones and what is forgotten, by method."""
 
 from __future__ import annotations
 
+import signal
 import statistics
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from gradaccord.compare.comparison import Comparison
@@ -17,7 +21,7 @@ from gradaccord.compare.tables import write_tables
 from gradaccord.pretrain.characters import STEPS, pretrained_characters
 from gradaccord.pretrain.characters import Progress as Pretraining
 from gradaccord.runs.results import Results
-from gradaccord.showcase.demo.settings import BASELINE, FASTER, RECIPE, Settings
+from gradaccord.showcase.demo.settings import BASELINE, FASTER, GRADIENTS, RECIPE, Settings
 from gradaccord.train.config import Config
 from gradaccord.train.config_file import read_config
 from gradaccord.train.probes import Forgetting
@@ -72,13 +76,28 @@ def recipe(settings: Settings) -> Config:
     """The configuration of all runs, with the batch gradients that each may spend."""
     pretraining = [f"model={{name: characters, steps: {STEPS // FASTER}}}"] if settings.fast else []
     base = read_config(Path(RECIPE), pretraining)
-    gradients = settings.gradients or settings.shortened(base.train.gradients or 1)
-    return base.model_copy(update={"train": base.train.model_copy(update={"gradients": gradients})})
+    gradients = settings.gradients or settings.shortened(GRADIENTS)
+    short = {"gradients": gradients, "evaluate_every": 1.0}  # once, at the end
+    return base.model_copy(update={"train": base.train.model_copy(update=short)})
 
 
 def pretrain(settings: Settings, progress: Callable[[Pretraining], None]) -> None:
     """Put the pretrained encoder into the cache, unless it is there: a minute, once on a machine."""
     pretrained_characters(**recipe(settings).model.options, progress=progress)
+
+
+def pretrain_beside(settings: Settings) -> BaseProcess:
+    """Do the same in a process of its own, while other parts run; `pretrain` then finds the result."""
+    beside = get_context("spawn").Process(target=_pretrain_quietly, args=(settings,), daemon=True)
+    beside.start()
+    return beside
+
+
+def _pretrain_quietly(settings: Settings) -> None:
+    """What goes wrong here is said by `pretrain`, which then finds nothing and tries by itself."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the demo, which gets it too, ends its daemons
+    with suppress(Exception):
+        pretrain(settings, lambda progress: None)
 
 
 def compare_names(settings: Settings, show: Callable[[Progress], None]) -> Names:

@@ -1,27 +1,34 @@
-"""What the demo adds to the report of its comparison: the plane, forgetting, the characters."""
+"""What the demo adds to the report of its comparison: forgetting, plane, valley, characters."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
+from gradaccord.compare.specs import Spec
 from gradaccord.compare.statistics import Mean
 from gradaccord.report.extra_sections import Extras, ExtraSection, Picture
-from gradaccord.report.method_names import short_name
 from gradaccord.report.page import write_report
-from gradaccord.report.section import Table, mean_cell, named
+from gradaccord.report.section import Cell, Table, mean_cell, named, number_cell
 from gradaccord.showcase.demo import glyphs as characters
 from gradaccord.showcase.demo import plane as planes
+from gradaccord.showcase.demo import valley as in_valley
 from gradaccord.showcase.demo.glyphs import Glyphs
 from gradaccord.showcase.demo.names import Names
+from gradaccord.showcase.demo.valley import Valleys
 from gradaccord.showcase.landscape.runs import Result
 
 
 def write_page(
-    folder: Path, plane: Result, names: Names, glyphs: Glyphs, findings: Sequence[str]
+    folder: Path,
+    plane: Result,
+    valley: Valleys,
+    names: Names,
+    glyphs: Glyphs,
+    findings: Sequence[str],
 ) -> Path:
     """Write the demo's own sections and the report that shows them."""
-    sections = [_names(names), _plane(plane), _glyphs(glyphs)]
+    sections = [_names(names), _valley(valley), _plane(plane), _glyphs(glyphs)]
     Extras(findings=list(findings), sections=sections).write(folder)
     return write_report(folder)
 
@@ -32,7 +39,7 @@ def _names(names: Names) -> ExtraSection:
         seen, unseen = (Mean.of(names.forgotten(own.method, s).values()) for s in (True, False))
         zero = Mean.of(names.unseen_scores(own.method).values())
         means = (own.average, zero, seen, unseen, own.train_loss)
-        rows.append([named(short_name(own.method)), *map(mean_cell, means)])
+        rows.append([named(Spec.parse(own.method).short), *map(mean_cell, means)])
     texts = ", ".join(f"{text} {loss:.2f}" for text, loss in names.before.items())
     return ExtraSection(
         title="Seen and unseen languages",
@@ -74,6 +81,52 @@ def _plane(plane: Result) -> ExtraSection:
             )
         ],
     )
+
+
+def _valley(valley: Valleys) -> ExtraSection:
+    rows = [
+        [
+            Cell(f"{rate:g}", rate),
+            *(
+                Cell(f"{valley.learned[m][i]} of {valley.starts}", float(valley.learned[m][i]))
+                for m in in_valley.NAMES
+            ),
+            *(number_cell(valley.ends[method][i], "{:.1f}") for method in in_valley.NAMES),
+        ]
+        for i, rate in enumerate(valley.rates)
+    ]
+    names = in_valley.NAMES.values()
+    return ExtraSection(
+        title="A valley of two tasks",
+        sentences=[valley.sentence],
+        pictures=[
+            Picture(
+                id="valley",
+                title="Where PCGrad and the sum go",
+                file=f"{in_valley.FOLDER}/{in_valley.PICTURE}",
+                wide=True,
+                alt="A map of the summed loss with the ends of all runs, and the second task's loss "
+                f"over the steps. {valley.sentence}",
+                caption="The two-task problem of PCGrad's paper, as remembered. Both methods fall into "
+                "the first task's valley; across it the gradients conflict, and only what is left of "
+                f"them after PCGrad's projection leads along it. Adam, rate {in_valley.SHOWN:g}.",
+            )
+        ],
+        tables=[
+            Table(
+                id="demo-valley",
+                title="Both tasks learned, by rate",
+                headings=[
+                    "rate", *(f"{name}, learned from" for name in names),
+                    *(f"{name}, summed loss" for name in names),
+                ],
+                rows=rows,
+                caption=f"{valley.starts} starts about the published one, {valley.steps:,} steps of "
+                "Adam. Learned: the second task's loss is below 0 over the last tenth of the steps. "
+                "Summed loss: median over the starts; lower is better.",
+            )
+        ],
+    )  # fmt: skip
 
 
 def _glyphs(glyphs: Glyphs) -> ExtraSection:

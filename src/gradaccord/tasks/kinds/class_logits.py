@@ -26,6 +26,13 @@ class ClassLogits(Task[E]):
         logits: torch.Tensor = model(name, batch)
         return list(logits.float().cpu())
 
+    def probabilities(self, rows: Sequence[Any]) -> list[dict[str, float]] | None:
+        names = self.class_names
+        if not names or any(len(row) != len(names) for row in rows):
+            return None
+        shares = (row.double().softmax(-1).tolist() for row in rows)
+        return [dict(zip(names, own, strict=True)) for own in shares]
+
     def error(self, example: E, gold: Any, predicted: Any, row: Any) -> float | None:
         """The loss, where the example is one row."""
         label = getattr(example, "label", None)
@@ -71,6 +78,18 @@ class NamedClasses(ClassLogits[E]):
         of_class = [f1(share, 1 / len(shares)) for share in shares]
         mean = of_class[-1] if self.average == "binary" else sum(of_class) / len(of_class)
         return {"accuracy": 100 / len(self.labels), "f1": 100 * mean}
+
+    def scores_of_counts(self, counts: torch.Tensor) -> dict[str, torch.Tensor]:
+        """The same as `score`, of many tables at once; a class that occurs in none is left out."""
+        counts = counts.double()
+        right = counts.diagonal(dim1=1, dim2=2)
+        either = counts.sum(1) + counts.sum(2)  # predicted and true
+        of_class = 2 * right / either.clamp(min=1)
+        mean = of_class.sum(1) / (either > 0).sum(1).clamp(min=1)
+        return {
+            "accuracy": 100 * right.sum(1) / counts.sum((1, 2)),
+            "f1": 100 * (of_class[:, -1] if self.average == "binary" else mean),
+        }
 
 
 def f1(precision: float, recall: float) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
@@ -40,6 +40,7 @@ class Classification(SentenceOrPair, NamedClasses[Text]):
     max_length: int = 128
     dropout: float | None = None
     average: Literal["macro", "binary"] = "macro"
+    metric: Literal["accuracy", "f1"] = field(default="accuracy", repr=False)
 
     kind = "classification"
     starting_file = StartingFile(

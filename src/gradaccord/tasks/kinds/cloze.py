@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -30,9 +30,9 @@ class EntityCloze(ClassLogits[Cloze]):
     head: Layers = "linear"
     max_length: int = 512
     dropout: float | None = None
+    metric: Literal["f1", "em"] = field(default="f1", repr=False)
 
     kind = "cloze"
-    metric = "f1"
     divergence = None
     graded = True
     starting_file = StartingFile(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -41,6 +41,7 @@ class ImageClassification(NamedClasses[Picture]):
     head: Layers = "linear"
     dropout: float | None = None
     size: int | None = None
+    metric: Literal["accuracy", "f1"] = field(default="accuracy", repr=False)
 
     kind = "image"
     starting_file = StartingFile(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -37,9 +37,11 @@ class MaskedLM(Task[Line]):
     share: float = 0.15
     seed: int = 0
     max_length: int = 128
+    metric: Literal["accuracy", "loss", "perplexity"] = field(default="accuracy", repr=False)
 
     kind = "masked_lm"
-    metric = "accuracy"
+    in_blocks = False  # the masks of a split come one after another from one generator
+    lower_is_better = frozenset({"loss", "perplexity"})
     starting_file = StartingFile("txt", ("# a text a line",))
 
     def __post_init__(self) -> None:
@@ -122,12 +124,25 @@ class MaskedLM(Task[Line]):
 
     def chance(self, examples: Sequence[Line], predictions: Sequence[Any]) -> dict[str, float]:
         """One of the tokens that are asked for anywhere in the split."""
-        return {"accuracy": 100 / len({t for p in predictions for t in p["masked"]})}
+        count = len({t for p in predictions for t in p["masked"]})
+        return {"accuracy": 100 / count, "loss": math.log(count), "perplexity": float(count)}
 
     def constant(self, examples: Sequence[Line], predictions: Sequence[Any]) -> list[Any]:
-        """The most common of these tokens."""
-        common = Counter(t for p in predictions for t in p["masked"]).most_common(1)[0][0]
-        return [{**p, "tokens": [common] * len(p["masked"])} for p in predictions]
+        """The most common of these tokens; for the loss, each with the probability that it has."""
+        counts = Counter(t for p in predictions for t in p["masked"])
+        common, total = counts.most_common(1)[0][0], counts.total()
+        return [
+            {
+                **p,
+                "tokens": [common] * len(p["masked"]),
+                "loss": -sum(math.log(counts[t] / total) for t in p["masked"]),
+            }
+            for p in predictions
+        ]
+
+    def standard_error(self, score: float, count: int) -> float:
+        """Of accuracy; that of a loss cannot be told from its mean, and counts as 0."""
+        return super().standard_error(score, count) if self.metric == "accuracy" else 0.0
 
 
 class MaskingHead(nn.Module):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from torch import nn
 
@@ -31,9 +31,9 @@ class MultiAnswer(Binary[Candidate]):
     head: Layers = "linear"
     max_length: int = 512  # 13 % of MultiRC's training rows are longer, with BERT's word pieces
     dropout: float | None = None
+    metric: Literal["f1a", "em"] = field(default="f1a", repr=False)
 
     kind = "multi_answer"
-    metric = "f1a"
     starting_file = StartingFile(
         "jsonl",
         ("# each line: passage, question, answer, label (true or false), group (of the question)",),
@@ -60,8 +60,7 @@ class MultiAnswer(Binary[Candidate]):
 
         gold, predicted = self.answers(examples, predictions)
         right: dict[Any, bool] = defaultdict(lambda: True)
-        questions = [e.group or (e.passage, e.question) for e in examples if e.label is not None]
-        for question, truth, said in zip(questions, gold, predicted, strict=True):
+        for question, truth, said in zip(self._questions(examples), gold, predicted, strict=True):
             right[question] &= truth == said
         return {
             "f1a": 100 * float(f1_score(gold, predicted, zero_division=0.0)),
@@ -71,7 +70,13 @@ class MultiAnswer(Binary[Candidate]):
     def chance(self, examples: Sequence[Candidate], predictions: Sequence[Any]) -> dict[str, float]:
         """Half of the right answers are found, among half of the wrong ones."""
         gold, _ = self.answers(examples, predictions)
-        return {"f1a": 100 * f1(sum(gold) / len(gold), 0.5)}
+        answers = Counter(self._questions(examples)).values()
+        exact = sum(0.5**count for count in answers) / len(answers)
+        return {"f1a": 100 * f1(sum(gold) / len(gold), 0.5), "em": 100 * exact}
+
+    def _questions(self, examples: Sequence[Candidate]) -> list[Any]:
+        """What each labelled answer is an answer to."""
+        return [e.group or (e.passage, e.question) for e in examples if e.label is not None]
 
     def constant(self, examples: Sequence[Candidate], predictions: Sequence[Any]) -> list[Any]:
         """All answers are right: the other constant has no F1."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -55,9 +55,9 @@ class MultipleChoice(ClassLogits[Choices]):
     head: Layers = "linear"
     max_length: int = 128
     dropout: float | None = None
+    metric: Literal["accuracy"] = field(default="accuracy", repr=False)
 
     kind = "multiple_choice"
-    metric = "accuracy"
     starting_file = StartingFile(
         "csv",
         ('columns: {premise: premise, question: question, choices: "choice1,choice2", label: label}',),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
@@ -52,9 +52,9 @@ class QuestionAnswering(Task[Question]):
     normalise: Normalisation = "squad"
     split: Split = "tokenizer"
     dropout: float = 0.0
+    metric: Literal["f1", "exact_match"] = field(default="f1", repr=False)
 
     kind = "question_answering"
-    metric = "f1"
     divergence = "span"
     graded = True
     starting_file = StartingFile(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -44,9 +44,9 @@ class Regression(SentenceOrPair):
     head: Layers = "linear"
     max_length: int = 128
     dropout: float | None = None
+    metric: Literal["pearson", "spearman"] = field(default="pearson", repr=False)
 
     kind = "regression"
-    metric = "pearson"
     divergence = "regression"
     starting_file = StartingFile(
         "csv",

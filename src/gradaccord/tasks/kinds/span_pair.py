@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import nn
@@ -41,6 +41,7 @@ class SpanPair(Binary[B]):
     head: Layers = "linear"
     max_length: int = 128
     dropout: float | None = None
+    metric: Literal["accuracy"] = field(default="accuracy", repr=False)
 
     @abstractmethod
     def texts(self, example: B) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
@@ -47,9 +47,9 @@ class Summarization(Task[Document]):
     stemming: bool = True
     references: Literal["best", "mean"] = "best"
     words: Literal["english", "spaced"] = "english"
+    metric: Literal["rouge1", "rouge2", "rougeL"] = field(default="rougeL", repr=False)
 
     kind = "summarization"
-    metric = "rougeL"
     graded = True
     generates = True
     starting_file = StartingFile(

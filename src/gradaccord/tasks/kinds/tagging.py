@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -39,9 +39,9 @@ class Tagging(Task[Tagged]):
     max_length: int = 128
     decoding: Literal["greedy", "constrained"] = "greedy"
     dropout: float | None = None
+    metric: Literal["f1", "precision", "recall"] = field(default="f1", repr=False)
 
     kind = "tagging"
-    metric = "f1"
     divergence = "tokens"
     starting_file = StartingFile(
         "conll", ("# a word and its IOB2 tag a line, an empty line between sentences",)

@@ -1,0 +1,1 @@
+"""Methods that weigh the losses of several tasks, by the losses alone."""

@@ -1,0 +1,90 @@
+"""`gradaccord evaluate`: a trained model on a labelled file: scores with intervals, and its errors."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from gradaccord.runs.files import write_json
+from gradaccord.tasks.error_analysis import Analysis, analyse
+from gradaccord.tasks.evaluation import evaluate
+from gradaccord.tasks.intervals import Interval, intervals
+from gradaccord.tasks.references import Reference, reference
+from gradaccord.train.predict import BATCH, Predictor
+
+
+class FileEvaluation(BaseModel):
+    """What a model makes of a file. Scores are in percent, `metric` is the main one."""
+
+    model: str
+    task: str
+    kind: str
+    file: str
+    examples: int  # that are labelled
+    unlabelled: int
+    metric: str
+    scores: dict[str, Interval]
+    reference: Reference
+    errors: Analysis
+
+    def write(self, path: Path) -> None:
+        """Everything as JSON, or the scores as CSV, by the ending."""
+        if path.suffix.lower() == ".json":
+            write_json(path, self.model_dump(mode="json"))
+            return
+        if path.suffix.lower() != ".csv":
+            raise ValueError(f"--out is {path}: give a file that ends in .json or .csv.")
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(["metric", "percent", "low", "high", "chance", "majority"])
+            for metric, own in self.scores.items():
+                main = (self.reference.chance, self.reference.majority) if metric == self.metric else ()
+                writer.writerow([metric, own.value, own.low, own.high, *(main or ("", ""))])
+
+
+def evaluate_file(
+    predictor: Predictor,
+    model: Path,
+    file: Path,
+    *,
+    worst: int = 10,
+    progress: Callable[[str, int, int], None] = lambda what, done, total: None,
+) -> FileEvaluation:
+    """Read, predict, score. worst: how many errors are kept. progress: what, how many more, of all."""
+    task = predictor.task
+    examples = predictor.labelled(file)
+    known = sum(task.gold(example) is not None for example in examples)
+    if not known:
+        raise ValueError(
+            f"{file}: no example has a label: name its column in --columns, or use `predict`."
+        )
+    encoded = task.encode(examples, predictor.tokens)
+    found = evaluate(
+        predictor.model,
+        predictor.name,
+        task,
+        examples,
+        encoded,
+        batch_size=BATCH,
+        progress=lambda rows: progress("predicting", rows, len(encoded)),
+    )
+    return FileEvaluation(
+        model=str(model),
+        task=predictor.name,
+        kind=task.kind,
+        file=str(file),
+        examples=known,
+        unlabelled=len(examples) - known,
+        metric=task.metric,
+        scores=intervals(
+            task,
+            examples,
+            found.predictions,
+            progress=lambda times: progress("resampling", 1, times),
+        ),
+        reference=reference(task, file.name, examples, found.predictions, found.scores),
+        errors=analyse(task, examples, found.predictions, rows=found.rows, worst=worst),
+    )

@@ -1,0 +1,60 @@
+"""How long a run still takes: its steps, its evaluations with their probes, and the last scores."""
+
+from __future__ import annotations
+
+import math
+
+FORWARD = 1 / 3  # of a training step's time is its forward pass, about
+
+
+class TimeLeft:
+    """Told of every step and evaluation of a session; `seconds` is the estimate.
+
+    every: `train.evaluate_every`. dev_rows, test_rows: of all tasks.
+    """
+
+    def __init__(self, every: int | float, dev_rows: int, test_rows: int) -> None:
+        self.every = every
+        self.dev_rows, self.test_rows = dev_rows, test_rows
+        self._evaluation = math.nan  # seconds of the last one
+        self.begin(0.0)
+
+    def begin(self, share: float) -> None:
+        """A phase begins, or goes on after so large a share of it."""
+        self._start = self._share = share
+        self._steps = self._rows = 0
+        self._training = 0.0
+
+    def stepped(self, seconds: float, share: float, rows: int) -> None:
+        """A step was taken, on so many rows; the phase has come so far."""
+        self._training += seconds
+        self._share = share
+        self._steps += 1
+        self._rows += rows
+
+    def evaluated(self, seconds: float) -> None:
+        """Dev was evaluated, and the probes measured."""
+        self._evaluation = seconds
+
+    def seconds(self, step: int | None) -> float:
+        """Until the end of the phase. step: of a phase that is evaluated, with the end of the run."""
+        if not self._steps or self._share <= self._start:
+            return math.nan
+        left = self._training / (self._share - self._start) * (1 - self._share)
+        if step is None:
+            return left
+        total = max(round(step + self._steps * (1 - self._share) / (self._share - self._start)), 1)
+        due = evaluations(self.every, total)
+        done = math.floor(due * self._share + 1e-9)
+        evaluation = self._evaluation
+        if math.isnan(evaluation):  # none yet: a guess from the steps
+            evaluation = FORWARD * self._training / max(self._rows, 1) * self.dev_rows
+        test = evaluation * self.test_rows / self.dev_rows if self.dev_rows else 0.0
+        return left + (due - done + 1) * evaluation + test
+
+
+def evaluations(every: int | float, steps: int) -> int:
+    """How many times a run of so many steps is evaluated. every: steps, or a share of the run."""
+    if every == 0:
+        return 1
+    return min(math.ceil(steps / every if isinstance(every, int) else 1 / every - 1e-9), steps)
