@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import ValidationError
@@ -132,12 +133,19 @@ def read_report_data(folder: Path) -> ReportData:
         raise ValueError(f"{folder} holds {state}: give {WANTED} with at least one that is finished.")
     if Comparison.exists(folder):
         return _of_comparison(folder, runs, Comparison.read(folder))
-    return _of_comparison(folder, runs, summarise(runs_in(runs.values())))  # it was cut short
+    found = runs_in(runs.values())  # it was cut short
+    read = {run.folder: run.results for run in found if run.results is not None}
+    return _of_comparison(folder, runs, summarise(found), read)
 
 
-def read_run(folder: Path, every: int | None = None) -> FinishedRun:
-    """One finished run. every: of how many steps one is read; default: by the size of its log."""
-    results = Results.read(folder)
+def read_run(
+    folder: Path, every: int | None = None, results: Results | None = None
+) -> FinishedRun:
+    """One finished run. every: of how many steps one is read; default: by the size of its log.
+
+    results: its own, where they have been read already.
+    """
+    results = results or Results.read(folder)
     parts = [folder / folder_name(name) for name in results.trained]
     parts = [part for part in parts if (part / LOG).exists()]
     if (folder / LOG).exists() or not parts:
@@ -177,9 +185,12 @@ def _read_log(path: Path, every: int) -> tuple[Steps, list[dict[str, Any]]]:
 
 
 def _of_comparison(
-    folder: Path, runs: Mapping[tuple[str, int], Path], comparison: Comparison
+    folder: Path,
+    runs: Mapping[tuple[str, int], Path],
+    comparison: Comparison,
+    results: Mapping[Path, Results] = MappingProxyType({}),
 ) -> ReportData:
-    """The runs of a comparison, in its order."""
+    """The runs of a comparison, in its order. results: of runs that have been read already."""
     methods: dict[str, list[FinishedRun]] = {}
     unfinished = []
     every = _every(runs.values())
@@ -188,7 +199,7 @@ def _of_comparison(
         for seed in own.seeds:
             run = runs.get((place, seed))
             if run is not None and Results.exists(run):
-                methods.setdefault(own.method, []).append(read_run(run, every))
+                methods.setdefault(own.method, []).append(read_run(run, every, results.get(run)))
             else:
                 unfinished.append(f"The folder of {own.method}, seed {seed}, is gone.")
         for seed, reason in own.missing.items():
