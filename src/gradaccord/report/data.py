@@ -38,7 +38,10 @@ class Steps:
 
     def add(self, record: Mapping[str, Any]) -> None:
         """The next step, as the log has it."""
-        self.gradients.append(record["gradients"])
+        gradients = float(record["gradients"])
+        if not 0 < gradients < math.inf:
+            raise ValueError(f"`gradients` is {gradients}: {AGAIN}.")
+        self.gradients.append(gradients)
         for key, own in self.values.items():
             value = record.get(key)
             if key == "loss":
