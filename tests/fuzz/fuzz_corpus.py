@@ -178,6 +178,7 @@ CASES: dict[str, tuple[str, Changes, str]] = {
     "run: half a surrogate pair": ("run folder", lambda: {"run/results.json": b'["\\ud800"]'}, "results.json is damaged (UnicodeEncodeError"),
     "run: a task without its metric": ("run folder", metrics, "lacks the score of its metric"),
     "run: a step without gradients": ("run folder", lambda: {"run/log.jsonl": lines({"event": "step", "phase": "main"})}, "log.jsonl cannot be read (KeyError"),
+    "run: a step of no gradients": ("run folder", lambda: {"run/log.jsonl": lines({"event": "step", "phase": "main", "gradients": False})}, "`gradients` is 0.0"),
     "run: about is a list": ("run folder", lambda: {"run/about.json": b"[1]"}, "about.json is damaged"),
     "comparison: a command of numbers": ("comparison folder", lambda: {"run/about.json": b'{"command": [1], "started": 2}'}, "about.json is damaged"),
     "few-shot: settings are a list": ("fewshot settings", lambda: {"settings.json": b"[1]"}, "settings.json cannot be read"),

@@ -29,7 +29,8 @@ MORE = {
 FEW_SHOT = [
     "--filters", "4", "--ways", "3", "--queries", "2", "--tasks", "2", "--inner-steps", "2",
     "--validate-every", "3", "--iterations", "18", "--validation-tasks", "3", "--test-tasks", "3",
-    "--test-queries", "2", "curve_tasks=2", "keep=3", "train_shots=2", "evaluation_steps=2",
+    "--test-queries", "2", "curve_tasks=2", "keep=3", "train_shots=2", "inner_batch=2",
+    "evaluation_steps=2",
 ]  # fmt: skip
 
 

@@ -196,6 +196,8 @@ def test_resumed_training_is_bit_equal(tmp_path):
     run(again, resumed, second, range(3, 7))
     for p, q in zip(model.parameters(), again.parameters(), strict=True):
         assert torch.equal(p, q)
+    assert any(key.startswith("smart/ratio") for key in smart.to_floats())
+    assert resumed.to_floats() == smart.to_floats()  # with what was measured before, at step 0
 
 
 @pytest.mark.parametrize(

@@ -138,9 +138,7 @@ def read_report_data(folder: Path) -> ReportData:
     return _of_comparison(folder, runs, summarise(found), read)
 
 
-def read_run(
-    folder: Path, every: int | None = None, results: Results | None = None
-) -> FinishedRun:
+def read_run(folder: Path, every: int | None = None, results: Results | None = None) -> FinishedRun:
     """One finished run. every: of how many steps one is read; default: by the size of its log.
 
     results: its own, where they have been read already.
