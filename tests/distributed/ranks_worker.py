@@ -43,10 +43,10 @@ def at_step_5(act: Any, file: Path, out: Path) -> tuple[int, str, float]:
     """The command with something that happens to the second process in the fifth step."""
     taken = TrainingLoop.take_step
 
-    def step(loop: TrainingLoop, log: Any) -> None:
+    def step(loop: TrainingLoop, log: Any) -> int:
         if RANK == 1 and loop.step == 4:
             act()
-        taken(loop, log)
+        return taken(loop, log)
 
     TrainingLoop.take_step = step  # type: ignore[method-assign]
     try:

@@ -47,7 +47,7 @@ def interrupted_at(last):
     def step(loop, log):
         if loop.step == last - 1:
             os.kill(os.getpid(), signal.SIGINT)
-        taken(loop, log)
+        return taken(loop, log)
 
     return step
 

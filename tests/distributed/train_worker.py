@@ -81,10 +81,10 @@ def interrupted(file: Path, out: Path) -> int:
     """Ctrl-C that reaches the second process alone, in the middle of a step."""
     taken = TrainingLoop.take_step
 
-    def step(loop: TrainingLoop, log: Any) -> None:
+    def step(loop: TrainingLoop, log: Any) -> int:
         if RANK == 1 and loop.step == 4:
             os.kill(os.getpid(), signal.SIGINT)
-        taken(loop, log)
+        return taken(loop, log)
 
     TrainingLoop.take_step = step  # type: ignore[method-assign]
     code = run(file, out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from made_results import made_results
 from gradaccord.compare.processes import Run
 from gradaccord.compare.specs import Spec
 from gradaccord.compare.summary import summarise
+from gradaccord.data.files.text_files import File
 from gradaccord.train.config_file import check_config
 
 ABOUT = {"command": ["gradaccord", "train", "a.yaml"], "python": "3.11", "versions": {"torch": "2"},
@@ -36,7 +38,9 @@ def report(folder: Path) -> Any:
     """The page of a folder."""
     from gradaccord.report.page import write_report
 
-    return write_report(folder / "run", folder / "page.html")
+    with warnings.catch_warnings():  # lines of a log that cannot be read are left out with a note
+        warnings.filterwarnings("ignore", message=".*what cannot be read is left out")
+        return write_report(folder / "run", folder / "page.html")
 
 
 def run_files(seed: int = 0, **options: Any) -> dict[str, bytes]:
@@ -80,9 +84,10 @@ def settings(folder: Path) -> Any:
 
 def questions(folder: Path) -> Any:
     """A file that `predict` is given."""
-    from gradaccord.train.predict import read_file
+    from gradaccord.train.predict import read_lines
 
-    return list(read_file(folder / "a.jsonl"))
+    path = folder / "a.jsonl"
+    return list(read_lines(File(path).lines(), str(path)))
 
 
 def run_seeds() -> dict[str, Seed]:

@@ -100,15 +100,16 @@ def test_feed_and_turns_follow_the_options():
     assert find_method("reptile").block_with({}) == 1
     copies = {name: entry.copies_with(5) for name, entry in METHODS.items()}
     assert {name for name, count in copies.items() if count == 4} == {
-        *("sum", "mean", "pcgrad", "gradvac", "gradnorm", "torchjd")
+        *("sum", "mean", "pcgrad", "gradvac", "config", "gradnorm", "torchjd"),
+        *("uncertainty", "dwa", "rlw", "famo", "loss_scale", "smooth_tchebycheff", "torchjd_loss"),
     }
     assert {name for name, count in copies.items() if count == 2} == {
         *("dotprod", "fomaml", "multitask_reptile")
     }
     assert {name for name, count in copies.items() if count == 1} == {
-        *("paired_sum", "sam", "sequential_reptile", "reptile")
+        *("paired_sum", "sam", "sequential_reptile", "sequential_averaged", "reptile")
     }
-    assert copies["sequential"] == 0
+    assert (copies["averaged"], copies["sequential"]) == (5, 0)
 
 
 def test_a_longer_step_is_a_control_of_the_dot_product():

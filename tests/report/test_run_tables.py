@@ -32,7 +32,7 @@ def test_a_table_is_folded_when_it_is_long_or_one_of_many():
 def test_every_table_is_there(page):
     assert page.tables == [
         "leaderboard", "methods", "per-task", "differences", "no-skill", "costs", "worst-mood",
-        "worst-share", "commands", "versions",
+        "worst-share", "data-splits", "data-classes", "data-examples", "commands", "versions",
     ]  # fmt: skip
     for name in page.tables:
         headings, *rows = page.table(name)

@@ -237,11 +237,13 @@ def test_cut_and_limit(content, configured):
 
 def test_dev_as_test(content, configured):
     film = content["tasks"]["film"]
-    plain = load_dataset("film", configured(tasks={"film": film}).tasks["film"], None).splits
 
-    def splits(**changes):
-        task = configured(tasks={"film": {**film, "dev_as_test": True, **changes}}).tasks["film"]
-        return load_dataset("film", task, None).splits
+    def splits(dev_as_test=True, **changes):
+        task = configured(tasks={"film": {**film, "dev_as_test": dev_as_test, **changes}}).tasks["film"]
+        loaded = load_dataset("film", task, None).splits
+        return {split: list(examples) for split, examples in loaded.items()}
+
+    plain = splits(dev_as_test=False)
 
     assert splits() == {"train": plain["train"], "test": plain["dev"]}
     cut = splits(cut=0.25)

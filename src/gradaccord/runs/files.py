@@ -14,6 +14,8 @@ from typing import IO, Any
 
 import torch
 
+from gradaccord.data.files.text_files import check_text
+
 CONFIG, LOG, RESULTS, ABOUT = "config.yaml", "log.jsonl", "results.json", "about.json"
 MODEL = "model"  # the folder of the saved model
 
@@ -119,10 +121,13 @@ def write_tensors(path: Path, state: Any) -> None:
 def read_json(path: Path) -> Any:
     """What `write_json` wrote; the one reader of our own JSON files."""
     try:
-        with path.open(encoding="utf-8") as file:
-            return json.load(file)
+        text = path.read_text(encoding="utf-8")
+        found = json.loads(text)
+        if "\\ud" in text.lower():  # half a pair of surrogates cannot be written anywhere
+            check_text(found)
     except (ValueError, RecursionError) as error:  # no JSON, no UTF-8, numbers or nesting past all use
         raise damaged(path, str(error)) from error
+    return found
 
 
 def read_object(path: Path) -> dict[str, Any]:

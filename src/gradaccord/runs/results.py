@@ -135,7 +135,8 @@ class Results(Versioned):
         for task in {task: None for scores in scored for task in scores}:
             if task not in self.metrics:
                 raise ValueError(f"the task {task!r} has no metric")
-            if any(self.metrics[task] not in scores[task] for scores in scored if task in scores):
+            main = self.metrics[task].removeprefix("-")
+            if any(main not in scores[task] for scores in scored if task in scores):
                 raise ValueError(f"the task {task!r} has no score by {self.metrics[task]!r}")
         return self
 

@@ -16,7 +16,7 @@ from gradaccord.data.files.dialect import TableOptions
 from gradaccord.data.files.layouts import Wanted
 from gradaccord.data.files.own_files import read, table_of
 from gradaccord.data.files.tables import FORMATS, format_of, rows_of
-from gradaccord.data.files.text_files import File, at
+from gradaccord.data.files.text_files import File, at, check_text
 from gradaccord.models.saving import saved_tasks
 from gradaccord.runs.files import MODEL
 from gradaccord.tasks.evaluation import predict
@@ -181,10 +181,13 @@ def read_input(text: str, where: str = "The input") -> Any:
     """A JSON object if it starts with a brace, else the text itself."""
     if not text.lstrip().startswith("{"):
         return text
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{where} is not JSON: {error.msg} (character {error.pos}).") from error
+    with reading(where, "repair it"):
+        try:
+            found = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{where} is not JSON: {error.msg} (character {error.pos}).") from error
+        check_text(found)
+        return found
 
 
 def write_answers(

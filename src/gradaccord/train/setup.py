@@ -197,7 +197,6 @@ def load_dataset(name: str, task: TaskConfig, folder: Path | None, watch: Watch 
 
 def _own(name: str, task: TaskConfig, watch: Watch) -> Dataset:
     """A task's own files: read once, then from the cache until a file or an option changes."""
-    assert task.kind is not None
     assert task.files is not None
     options: dict[str, Any] = {"kind": task.kind, **task.reading}
     make = partial(read, **options, files=task.files, name=name)
