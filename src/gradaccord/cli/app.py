@@ -111,7 +111,7 @@ def _start(
 ) -> None:
     """Train neural networks with gradients that agree.
 
-    Start here; it takes about three minutes and downloads nothing:
+    Start here; it takes about four minutes and downloads nothing:
 
     [bold]gradaccord demo[/bold]
     """

@@ -45,7 +45,7 @@ def demo(
     Three optima on a plane; a valley that PCGrad leaves and the sum does not;
     characters learned from one picture each; names in twelve languages and seven
     unseen ones, with what the encoder forgets. Nothing is downloaded, one report
-    is written. About three minutes on two cores; after Ctrl-C the same command
+    is written. About four minutes on two cores; after Ctrl-C the same command
     continues. For example:
 
     [bold]gradaccord demo --seeds 5 --methods 'pcgrad;dotprod'[/bold]
