@@ -28,6 +28,13 @@ def test_what_is_saved_is_read(tmp_path) -> None:
     assert FewShotSettings.read(tmp_path / "settings.json") == settings
 
 
+def test_emptied_settings_are_damaged_and_not_the_defaults(tmp_path) -> None:
+    path = tmp_path / "settings.json"
+    path.write_text("{}")
+    with pytest.raises(ValueError, match=r"is damaged \(it does not name algorithm and data\): put"):
+        FewShotSettings.read(path)
+
+
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [

@@ -107,7 +107,10 @@ class FewShotSettings(BaseModel):
         if not path.exists():
             raise FileNotFoundError(f"{path} is missing: {remedy}.")
         try:
-            return cls.of(read_object(path))
+            content = read_object(path)
+            if missing := {"data", "algorithm"} - content.keys():
+                raise ValueError(f"it does not name {' and '.join(sorted(missing))}")
+            return cls.of(content)
         except DamagedFileError:
             raise
         except ValueError as error:
