@@ -1,6 +1,7 @@
 """Checkpoints are whole or absent, and damaged ones are found."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,26 @@ def test_one_that_was_fallen_back_behind_does_not_outlive_the_new_ones(tmp_path)
     kept.save(8, {"step": 8})
     kept.save(6, {"step": 6})
     assert [path.name for path in kept.all()] == ["step-00000006"]
+
+
+def test_a_kill_while_an_old_one_is_removed_leaves_none_that_cannot_be_read(tmp_path, monkeypatch):
+    kept = Checkpoints(tmp_path, keep=1)
+    kept.save(1, {"step": 1})
+    remove = shutil.rmtree
+
+    def killed(path, **options):
+        if (Path(path) / "sums.json").exists() and "00000001" in str(path):
+            (Path(path) / "sums.json").unlink()
+            raise KeyboardInterrupt
+        remove(path, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            kept.save(2, {"step": 2})
+    assert all((path / "sums.json").exists() for path in kept.all())
+    assert kept.newest()[1]["step"] == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000002"]
 
 
 def test_the_same_step_again_is_not_lost_if_writing_is_stopped(tmp_path, monkeypatch):

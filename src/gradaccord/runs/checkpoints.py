@@ -6,7 +6,7 @@ import os
 import shutil
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from gradaccord.runs.files import (
 CHECKPOINTS = "checkpoints"  # the folder inside a run folder
 STATE = "state-{rank}.pt"
 SUMS = "sums.json"
+GONE = ".gone"  # ends the name of one that is being removed
 
 
 class CheckpointError(RuntimeError):
@@ -97,17 +98,22 @@ class Checkpoints:
         """Remove later ones: the run has gone back behind them."""
         for path in self.all():
             if path.name > newest.name:
-                shutil.rmtree(path, ignore_errors=True)
+                _remove(path)
 
     def prune(self) -> None:
-        """Remove those that are not to stay."""
+        """Remove those that are not to stay, and what a kill left of earlier removals."""
+        self._clear()
         present = self.all()
         needed = {path.name for path in present[-self.keep :]}
         for other in self.serves.all() if self.serves is not None else ():
             needed |= {max((path.name for path in present if path.name <= other.name), default="")}
         for path in present:
             if path.name not in needed:
-                shutil.rmtree(path, ignore_errors=True)
+                _remove(path)
+
+    def _clear(self) -> None:
+        for left in self.folder.glob(f"*{GONE}"):
+            shutil.rmtree(left, ignore_errors=True)
 
     def newest(
         self,
@@ -121,6 +127,8 @@ class Checkpoints:
         accept: raises a `CheckpointError` for a state that is of no use. gather: tells every process
         what all have found, so that they go on from the same one.
         """
+        if rank == 0:
+            self._clear()
         for path, state in self.latest(rank, accept, gather):
             if isinstance(state, dict):
                 return path, state
@@ -160,6 +168,14 @@ class Checkpoints:
                 f"{running} run{'s' * (running == 1)} here: resume it with as many, or choose another "
                 "--out."
             )
+
+
+def _remove(path: Path) -> None:
+    """Remove a checkpoint as a whole: a kill in the middle leaves none that cannot be read."""
+    gone = path.with_name(f"{path.name}{GONE}")
+    with suppress(OSError):
+        os.replace(path, gone)
+        shutil.rmtree(gone, ignore_errors=True)
 
 
 def _replace(temporary: Path, final: Path) -> None:
