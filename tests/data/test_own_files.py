@@ -221,3 +221,12 @@ def test_the_classes_of_a_label_inside_an_object_are_found(tmp_path):
         "classification", {"train": write(tmp_path / "a.jsonl", rows)}, {"label": "meta.gold"}
     )
     assert read.labels == ("x", "y")
+
+
+def test_labels_of_more_digits_than_python_reads_are_names(tmp_path):
+    file = tmp_path / "a.csv"
+    file.write_text(f"text,label\ngood,{'9' * 5000}\nbad,1\n")
+    assert data.read("classification", {"train": file}).labels == ("1", "9" * 5000)
+    with pytest.raises(ValueError) as raised:
+        data.read("regression", {"train": file}, columns={"first": "text", "score": "label"})
+    assert len(str(raised.value)) < 300

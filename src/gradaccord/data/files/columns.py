@@ -324,7 +324,7 @@ def _list(cell: Any, field: str, file: File | str, line: int) -> list[Any]:
 def _whole(cell: Any, file: File | str, line: int) -> int:
     number = value(cell, file, line)
     if not number.is_integer():
-        raise ValueError(f"{at(file, line)}: the value {cell!r} is not a whole number.")
+        raise ValueError(f"{at(file, line)}: the value {repr(cell)[:60]} is not a whole number.")
     return int(number)
 
 

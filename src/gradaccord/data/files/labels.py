@@ -61,7 +61,7 @@ def value(label: object, file: File | str, line: int) -> float:
     try:
         found = float(str(label))
     except ValueError:
-        raise ValueError(f"{at(file, line)}: the value {label!r} is not a number.") from None
+        raise ValueError(f"{at(file, line)}: the value {repr(label)[:60]} is not a number.") from None
     if found != found or found in (float("inf"), float("-inf")):
-        raise ValueError(f"{at(file, line)}: the value {label!r} is not a finite number.")
+        raise ValueError(f"{at(file, line)}: the value {repr(label)[:60]} is not a finite number.")
     return found

@@ -27,6 +27,8 @@ from gradaccord.data.files.which_kind import kind_of_rows
 Files = Mapping[str, str | Path | Sequence[str | Path]]
 FileRows = tuple[File, Sequence[Row]]
 
+DIGITS = 18  # of labels that are sorted as numbers
+
 
 def read(
     kind: str | None,
@@ -192,7 +194,7 @@ def with_labels(reader: Reader, parts: Iterable[tuple[str, File, Sequence[Row]]]
         ends = {"1", str(len(reader.labels))}
         numbered = ends <= found <= from_one.keys() and not found & {*reader.labels}
         return replace(reader, written=from_one) if numbered else reader
-    numbers = all(label.isdigit() for label in found)
+    numbers = all(label.isdecimal() and len(label) <= DIGITS for label in found)
     return replace(reader, labels=tuple(sorted(found, key=int if numbers else None)))
 
 
