@@ -49,9 +49,9 @@ class Classification(SentenceOrPair, NamedClasses[Text]):
 
     def __post_init__(self) -> None:
         if len(self.labels) < 2 or len(set(self.labels)) < len(self.labels):
-            raise ValueError(
-                f"`labels` is {list(self.labels)}: name at least two classes, each of them once."
-            )
+            shown = str(list(self.labels))
+            shown = shown if len(shown) <= 200 else f"{shown[:200]}..."
+            raise ValueError(f"`labels` is {shown}: name at least two classes, each of them once.")
         if self.average == "binary" and len(self.labels) != 2:
             raise ValueError(
                 f"`average` is 'binary' and there are {len(self.labels)} classes: use 'macro'."
