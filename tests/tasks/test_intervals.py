@@ -10,6 +10,7 @@ import torch
 from scipy.stats import bootstrap, pearsonr
 from sklearn.metrics import f1_score
 
+from gradaccord.core.watch import Watch
 from gradaccord.data.examples import Candidate, Question, Text
 from gradaccord.tasks.intervals import intervals
 from gradaccord.tasks.registry import build
@@ -78,7 +79,12 @@ def test_a_mean_of_single_scores_is_not_scored_again():
     scored = []
     examples = [Question("q?", "Ann and Bob", ("Ann",), (0,), id=str(i)) for i in range(40)]
     predictions = ["Ann" if i % 2 else "Bob" for i in range(40)]
-    found = intervals(build("question_answering"), examples, predictions, progress=scored.append)
+    found = intervals(
+        build("question_answering"),
+        examples,
+        predictions,
+        watch=Watch(lambda *seen: scored.append(seen)),
+    )
     assert not scored
     assert found["f1"].value == 50
     assert 30 < found["f1"].low < 40 < 60 < found["f1"].high < 70

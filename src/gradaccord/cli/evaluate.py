@@ -41,15 +41,15 @@ def evaluate(
         from rich.console import Console
 
         from gradaccord.cli.evaluate_screen import shown
-        from gradaccord.cli.screen import advancing
+        from gradaccord.cli.screen import watching
         from gradaccord.train.file_evaluation import evaluate_file
         from gradaccord.train.predict import Predictor
 
         if out is not None and out.suffix.lower() not in (".json", ".csv"):
             raise ValueError(f"--out is {out}: give a file that ends in .json or .csv.")
         predictor = Predictor(model, task, **reading_options(columns, header))
-        with advancing("evaluating") as advance:
-            found = evaluate_file(predictor, model, file, worst=worst, progress=advance)
+        with watching(Console(stderr=True)) as watch:
+            found = evaluate_file(predictor, model, file, worst=worst, watch=watch)
         Console().print(shown(found))
         if out is not None:
             found.write(out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -47,9 +48,9 @@ def predict(
     [bold]gradaccord predict runs/trio --task sst --file in.csv --out out.csv[/bold]
     """
     with user_mistakes(ValueError, OSError, ModuleNotFoundError):
-        import io
+        from rich.console import Console
 
-        from gradaccord.cli.screen import advancing
+        from gradaccord.cli.screen import watching
         from gradaccord.runs.files import write_atomic
         from gradaccord.train.predict import Predictor, read_input, read_lines, write_answers
 
@@ -69,8 +70,8 @@ def predict(
         examples = [predictor.example(one, where, line) for line, one in inputs]
         if not examples:
             raise ValueError(f"{where} is empty: give one text or JSON object a line.")
-        with advancing("predicting") as advance:
-            answers = predictor.answers(examples, lambda n: advance("predicting", n, len(examples)))
+        with watching(Console(stderr=True)) as watch:
+            answers = predictor.answers(examples, watch.counter("predicting", len(examples)))
         given = [one for _, one in inputs]
         if out is None:
             write_answers(sys.stdout, "jsonl", given, answers)

@@ -80,23 +80,6 @@ def watching(console: Console) -> Iterator[Watch]:
         yield Watch(lambda what, done, total: screen.show((what, done, total)), screen.say)
 
 
-@contextmanager
-def advancing(label: str) -> Iterator[Callable[[str, int, int], None]]:
-    """A bar on stderr, if that is a terminal; called with what is done, how many more, and of all."""
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        shown = progress.add_task(label, total=None)
-
-        def advance(what: str, done: int, total: int) -> None:
-            if progress.tasks[0].description != what:
-                progress.reset(shown, description=what, total=total)
-            progress.update(shown, advance=done, total=total)
-
-        yield advance
-
-
 def bar(label: str, share: float, *facts: str) -> Table:
     """One line: a label, a bar, the share done, and what else there is to say."""
     table = Table.grid(padding=(0, 1))

@@ -23,5 +23,16 @@ class Watch:
                 self.at(what, done, total)
             yield item
 
+    def counter(self, what: str, total: int) -> Callable[[int], None]:
+        """To be called with how many more are done."""
+        done = 0
+
+        def count(more: int) -> None:
+            nonlocal done
+            done += more
+            self.at(what, done, total)
+
+        return count
+
 
 NOBODY = Watch()

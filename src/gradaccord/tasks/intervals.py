@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from gradaccord.core.watch import NOBODY, Watch
 from gradaccord.tasks.task import Task
 
 LEVEL = 0.95
@@ -35,13 +36,13 @@ def intervals(
     predictions: Sequence[Any],
     *,
     seed: int = 0,
-    progress: Callable[[int], None] = lambda times: None,
+    watch: Watch = NOBODY,
 ) -> dict[str, Interval]:
     """Every metric of a task with its 95 % interval: examples are drawn again and again, with return.
 
     A thousand times, where a metric is the mean of what single examples score or follows from a table
     of confusions. Others are scored anew on each draw, 500 times, and fewer of many examples. Answers
-    to one question (`group`) are drawn together. progress: called after each, with their number.
+    to one question (`group`) are drawn together.
     """
     scores = task.score(examples, predictions)
     known = [(e, p) for e, p in zip(examples, predictions, strict=True) if task.gold(e) is not None]
@@ -57,10 +58,9 @@ def intervals(
     if rest:
         times = min(max(SCORED // len(known), LEAST), MOST)
         again = []
-        for _ in range(times):
+        for _ in watch.each("resampling", range(times), times, every=1):
             chosen = [units[i] for i in draw.integers(len(units), size=len(units))]
             again.append(task.score(*_resampled(known, chosen)))
-            progress(times)
         found |= {m: _interval(scores[m], [one[m] for one in again]) for m in rest}
     return {metric: found[metric] for metric in scores}
 

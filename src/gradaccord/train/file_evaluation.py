@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable
 from pathlib import Path
 
 from pydantic import BaseModel
 
+from gradaccord.core.watch import NOBODY, Watch
 from gradaccord.runs.files import write_json
 from gradaccord.tasks.error_analysis import Analysis, analyse
 from gradaccord.tasks.evaluation import evaluate
@@ -51,9 +51,9 @@ def evaluate_file(
     file: Path,
     *,
     worst: int = 10,
-    progress: Callable[[str, int, int], None] = lambda what, done, total: None,
+    watch: Watch = NOBODY,
 ) -> FileEvaluation:
-    """Read, predict, score. worst: how many errors are kept. progress: what, how many more, of all."""
+    """Read, predict, score. worst: how many errors are kept."""
     task = predictor.task
     examples = predictor.labelled(file)
     known = sum(task.gold(example) is not None for example in examples)
@@ -69,7 +69,7 @@ def evaluate_file(
         examples,
         encoded,
         batch_size=BATCH,
-        progress=lambda rows: progress("predicting", rows, len(encoded)),
+        progress=watch.counter("predicting", len(encoded)),
     )
     return FileEvaluation(
         model=str(model),
@@ -83,7 +83,7 @@ def evaluate_file(
             task,
             examples,
             found.predictions,
-            progress=lambda times: progress("resampling", 1, times),
+            watch=watch,
         ),
         reference=reference(task, file.name, examples, found.predictions, found.scores),
         errors=analyse(task, examples, found.predictions, rows=found.rows, worst=worst),
