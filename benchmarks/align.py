@@ -1,4 +1,4 @@
-"""DotProd and SAM beside two plain gradients: CPU time and memory.
+"""DotProd and SAM compared with two plain gradients: CPU time and memory.
 
 python benchmarks/align.py [--rounds 15] [--threads 1] [--write]
 """
@@ -77,7 +77,7 @@ def arm(name: str, threads: int) -> Arm:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--threads", type=int, default=1, help="more spin, which CPU time counts")
+    parser.add_argument("--threads", type=int, default=1, help="waiting threads spin: CPU time grows")
     parser.add_argument("--write", action="store_true", help="write the table to benchmarks/README.md")
     arguments = parser.parse_args()
     model, _, _ = problem(1)

@@ -2,7 +2,7 @@
 
     python benchmarks/data.py --data DIR [--write]
 
-Each measurement is a process of its own with an empty or a full cache; time to import is left out.
+Each measurement is a new process with an empty or a full cache; import time is left out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LANGUAGES = ("ar", "bg", "de", "el", "en", "es", "fr", "hi", "ru", "sw", "th", "
 
 
 def work(folder: str) -> dict[str, float]:
-    """Read and tokenise everything; what it took."""
+    """Read and tokenise everything; returns what it took."""
     from gradaccord import data
     from gradaccord.models.tokens import HuggingFaceTokens
     from gradaccord.models.trunks.loading import minilm_folder
@@ -67,7 +67,7 @@ def main() -> None:
                 [name, f"{took['pairs']:,.0f}", f"{took['wall']:.1f} s", f"{took['processor']:.1f} s",
                  f"{took['memory']:,.0f} MB"]
             )  # fmt: skip
-    table = markdown(["", "pairs", "on the wall", "of the processor", "peak memory"], rows)
+    table = markdown(["", "pairs", "wall time", "CPU time", "peak memory"], rows)
     publish(
         "data",
         f"{table}\n\n{setting('benchmarks/data.py --data DIR', os.cpu_count() or 1)}",

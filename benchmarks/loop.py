@@ -1,11 +1,11 @@
-"""What the loop of `gradaccord train` costs over a hand-written one: MiniLM, one task and three.
+"""What the loop of `gradaccord train` costs beyond a hand-written one: MiniLM, one task and three.
 
     python benchmarks/loop.py [--rounds 15] [--write]
 
 Both loops train MiniLM on the same batches with the same fused AdamW, schedule and clipping. The
-hand-written one knows nothing but the sum of the losses. Ours draws the batches, keeps the log on
-disk, looks for Ctrl-C, tells a screen, checks that all is finite, and measures the cosines between
-the tasks' gradients.
+hand-written one only knows the sum of the losses. Ours also draws the batches, writes the log, checks
+for Ctrl-C, updates a screen, checks that all values are finite, and measures the cosines between the
+tasks' gradients.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ BATCH = 16
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--threads", type=int, default=1, help="more spin, which CPU time counts")
+    parser.add_argument("--threads", type=int, default=1, help="waiting threads spin: CPU time grows")
     parser.add_argument("--write", action="store_true", help="write the table to benchmarks/README.md")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
@@ -82,7 +82,7 @@ def write_data(folder: Path) -> None:
 
 
 def configured(tasks: int, folder: Path, threads: int, method: Any) -> Config:
-    """Nothing is evaluated or saved within the run: that is not the loop's own cost."""
+    """Nothing is evaluated or saved during the run: that is not a cost of the loop."""
     return check_config(
         {
             "model": "minilm",
@@ -140,7 +140,7 @@ def by_hand(config: Config) -> Arm:
 
 
 def by_us(config: Config, folder: Path) -> Arm:
-    """A step of the very loop that the command runs."""
+    """A step of the same loop that the command runs."""
     torch.manual_seed(0)
     problem = load_problem(config)
     screen = Screen(Console(file=(folder / "screen.txt").open("w", encoding="utf-8")))

@@ -6,6 +6,7 @@ import datetime
 import gc
 import multiprocessing
 import platform
+import random
 import statistics
 import time
 from collections.abc import Callable
@@ -17,15 +18,16 @@ Arm = Callable[[], object]
 
 
 def cpu_times(arms: dict[str, Arm], rounds: int, warmup: int = 1) -> dict[str, list[float]]:
-    """CPU seconds of each arm, `rounds` times, all arms in every round and in a rotating order.
+    """CPU seconds of each arm, `rounds` times, all arms in every round and in a random order.
 
-    CPU time of the process, all threads: on a machine that others load, the clock measures them.
+    In a rotating order, each arm would always find the caches as the same other arm left them. CPU time
+    of the process, all threads: on a busy machine, wall time would measure other programs.
     """
     names = list(arms)
     times: dict[str, list[float]] = {name: [] for name in names}
+    order = random.Random(0)
     for round_ in range(-warmup, rounds):
-        shift = round_ % len(names)
-        for name in names[shift:] + names[:shift]:
+        for name in order.sample(names, len(names)):
             start = time.process_time()
             arms[name]()
             if round_ >= 0:
@@ -42,7 +44,7 @@ def ratios(times: dict[str, list[float]], floor: str) -> dict[str, float]:
 
 
 def peak_memory(make_arm: Callable[..., Arm], *args: object) -> float:
-    """MB that an arm's steps need at most beyond the resting model, in a process of its own."""
+    """The most MB that an arm's steps need beyond the resting model, in a new process."""
     context = multiprocessing.get_context("spawn")
     with context.Pool(1) as pool:
         return pool.apply(_peak, (make_arm, args))

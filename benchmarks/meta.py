@@ -1,4 +1,4 @@
-"""Few-shot methods beside higher and TorchOpt: CPU time, wall time on two threads, exactness.
+"""Few-shot methods compared with higher and TorchOpt: CPU time, wall time on two threads, exactness.
 
 python benchmarks/meta.py [--rounds 9]
 """
@@ -37,7 +37,7 @@ SETTINGS: dict[str, tuple[Callable[[], Conv4], int, int]] = {  # model, tasks, s
 
 
 def tasks_for(model: Conv4, count: int) -> TaskBatch:
-    """Noise of the images' shape: the work does not depend on what is seen."""
+    """Noise in the shape of images: the work does not depend on the content."""
     generator = torch.Generator().manual_seed(1)
 
     def draw(each: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -98,11 +98,11 @@ def arms_for(make: Callable[[], Conv4], tasks: TaskBatch) -> dict[str, Arm]:
 
 
 def wall_times(arms: dict[str, Arm], rounds: int) -> tuple[dict[str, float], float]:
-    """Median over the quietest rounds of the wall time over the first arm's, and what others used then.
+    """Median ratio of wall time to the first arm's in the quietest rounds; and the load by others then.
 
-    Two threads need two free cores: rounds go on, up to a time, until enough of them were quiet, and
-    those count in which other processes took the least of the processor. The second result is the most
-    they took in any of these, in cores.
+    Two threads need two free cores: rounds go on, up to a time limit, until enough of them were quiet.
+    Those count in which other processes used the least CPU time. The second result is the most that
+    others used in any of these, in cores.
     """
     seen: list[tuple[float, dict[str, float]]] = []
     begun = time.perf_counter()

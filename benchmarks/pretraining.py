@@ -18,7 +18,11 @@ from gradaccord.data.examples import Line
 from gradaccord.data.text import cldr
 from gradaccord.models.multitask import MultiTaskModel
 from gradaccord.models.trunks.characters import CharacterTokens, CharacterTrunk
-from gradaccord.pretrain.characters import LANGUAGES, pretrained_characters, training_names
+from gradaccord.models.trunks.pretrained_characters import (
+    LANGUAGES,
+    pretrained_characters,
+    training_names,
+)
 from gradaccord.tasks.evaluation import evaluate
 from gradaccord.tasks.kinds.classification import Classification
 from gradaccord.tasks.kinds.masked_lm import MaskedLM
@@ -32,7 +36,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=160)
-    parser.add_argument("--pretraining", type=int, default=None, help="steps of it")
+    parser.add_argument("--pretraining", type=int, default=None, help="pretraining steps")
     settings = parser.parse_args()
     torch.set_num_threads(1)
     options = {} if settings.pretraining is None else {"steps": settings.pretraining}

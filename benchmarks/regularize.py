@@ -1,4 +1,4 @@
-"""SMART, its teacher and SWEP beside a plain step: CPU time, memory, and how adversarial the noise is.
+"""SMART, its teacher and SWEP against a plain step: CPU time, memory, how adversarial the noise is.
 
 python benchmarks/regularize.py [--rounds 15] [--threads 1] [--write]
 """
@@ -110,7 +110,7 @@ def adversaries(steps: int = 20) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--threads", type=int, default=1, help="more spin, which CPU time counts")
+    parser.add_argument("--threads", type=int, default=1, help="waiting threads spin: CPU time grows")
     parser.add_argument("--write", action="store_true", help="write the table to benchmarks/README.md")
     arguments = parser.parse_args()
 

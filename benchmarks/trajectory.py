@@ -1,4 +1,4 @@
-"""Trajectory methods and RecAdam beside plain AdamW training: CPU time and memory.
+"""Trajectory methods and RecAdam compared with plain AdamW training: CPU time and memory.
 
 python benchmarks/trajectory.py [--rounds 20] [--threads 1]
 """
@@ -71,7 +71,7 @@ def training(name: str, threads: int) -> Arm:
 
 
 def optimizer_step(name: str, threads: int) -> Arm:
-    """A bare step of an optimiser, the gradients given."""
+    """A bare step of an optimiser, with the gradients given."""
     torch.set_num_threads(threads)
     model, losses, _ = problem(1)
     optimizer = OPTIMIZERS.get(name, ADAMW)(model.parameters())
@@ -81,7 +81,7 @@ def optimizer_step(name: str, threads: int) -> Arm:
 
 
 def outer_update(name: str, trajectories: int) -> tuple[float, float]:
-    """CPU seconds of the `after_step` that ends a trajectory, and bytes held more than plainly."""
+    """CPU seconds of the `after_step` that ends a trajectory, and bytes held beyond plain training."""
     model, losses, _ = problem(1)
     optimizer = ADAMW(model.parameters())
     task, loss = next(iter(losses.items()))
@@ -118,7 +118,7 @@ def held() -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--threads", type=int, default=1, help="more spin, which CPU time counts")
+    parser.add_argument("--threads", type=int, default=1, help="waiting threads spin: CPU time grows")
     parser.add_argument("--write", action="store_true", help="write the tables to benchmarks/README.md")
     arguments = parser.parse_args()
     model, _, _ = problem(4)

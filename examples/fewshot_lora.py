@@ -1,8 +1,6 @@
 """Few-shot text classification with LoRA: from which of five unseen languages is a name?
 
-A small classifier learns 24 languages and is frozen. MAML, FOMAML and Reptile then learn LoRA weights
-from which three steps on five names of each language go far. Test tasks are made of twelve other
-languages. The names are those of the Unicode CLDR in the package Babel: nothing is downloaded.
+Needs `pip install 'gradaccord[demo,hf]'`. The names are the Unicode CLDR's, in the package Babel.
 """
 
 from copy import deepcopy
@@ -16,6 +14,7 @@ from torch import nn
 from gradaccord.data.text.cldr import LANGUAGES, UNSEEN_LANGUAGES, names
 from gradaccord.meta import FOMAML, MAML, Episodes, FixedTasks, Reptile, evaluate
 
+# %% A name is the numbers of its parts of one, two and three characters.
 WAYS, SHOTS, BUCKETS, LENGTH, WIDTH = 5, 5, 4096, 64, 64
 
 
@@ -41,11 +40,12 @@ class Classifier(nn.Module):
         self.norm, self.hidden = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, WIDTH)
         self.head = nn.Linear(WIDTH, classes)
 
-    def forward(self, grams: torch.Tensor) -> torch.Tensor:  # noqa: D102
+    def forward(self, grams: torch.Tensor) -> torch.Tensor:
         mean = self.embedding(grams).sum(1) / (grams != 0).sum(1, keepdim=True)
         return self.head(self.hidden(self.norm(mean)).tanh())
 
 
+# %% A small classifier learns 24 languages and is frozen. Test tasks are made of twelve others.
 torch.manual_seed(0)
 train, test = encoded(UNSEEN_LANGUAGES), encoded(LANGUAGES)
 base = Classifier(len(UNSEEN_LANGUAGES))
@@ -56,8 +56,8 @@ for _ in range(200):
     nn.functional.cross_entropy(base(train[0][rows]), train[1][rows]).backward()
     optimizer.step()
 base.head = nn.Linear(WIDTH, WAYS)
-
 tasks = FixedTasks(test, ways=WAYS, shots=SHOTS, queries=10, count=100, dtype=torch.int64)
+# %% Three learners look for LoRA weights from which three steps on five names of each language go far.
 config = LoraConfig(r=8, lora_alpha=8, target_modules=["hidden", "head"])
 accuracies = {}
 print("accuracy, %   not meta-trained, adapted   meta-trained, before   adapted")

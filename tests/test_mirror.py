@@ -1,4 +1,7 @@
-"""Tests mirror the source: <room>/[<sub>/]<module>.py is tested in tests/<room>/test_<module>.py."""
+"""Tests mirror the source: <room>/[<sub>/]<module>.py is tested in tests/<room>/test_<module>.py.
+
+Or all of <sub>/ in tests/<room>/test_<sub>.py.
+"""
 
 from __future__ import annotations
 
@@ -14,33 +17,39 @@ MODULES = sorted(
 )
 # Module -> the test file that covers it, where that is another one.
 ELSEWHERE = {
-    "cli/compare.py": "compare/test_processes.py",
+    "cli/advise_screen.py": "cli/test_advise.py",
     "cli/data_cards.py": "cli/test_validate.py",
-    "cli/demo.py": "showcase/test_demo.py",
     "cli/demo_screen.py": "showcase/test_demo.py",
     "cli/evaluate_screen.py": "cli/test_evaluate.py",
-    "cli/exit_codes.py": "cli/test_base_install.py",
-    "cli/fewshot_screen.py": "cli/test_fewshot.py",
     "cli/landscape.py": "showcase/test_landscape.py",
     "cli/landscape_screen.py": "showcase/test_landscape.py",
     "cli/options.py": "cli/test_app.py",
     "cli/report.py": "report/test_page.py",
     "cli/reproduce_screen.py": "cli/test_reproduce.py",
-    "cli/sweep.py": "compare/test_sweep.py",
-    "cli/train.py": "train/test_run.py",
+    "compare/advisor.py": "cli/test_advise.py",
     "core/bank.py": "core/test_task_gradients.py",
     "core/losses.py": "methods/test_bad_input.py",
+    "core/failures.py": "distributed/test_sharded.py",
+    "core/mean_loss.py": "core/test_task_gradients.py",
+    "core/overlap.py": "distributed/test_ddp.py",
     "core/reduce.py": "distributed/test_ddp.py",
     "core/sharding.py": "distributed/test_fsdp.py",
+    "core/sketched_gradients.py": "methods/test_memory.py",
+    "core/smaller_bank.py": "methods/test_memory.py",
     "data/encoded.py": "tasks/test_windows.py",
+    "data/files/cells.py": "data/test_columns.py",
+    "data/files/iob2.py": "data/test_conll.py",
     "data/files/cache_folder.py": "cli/test_cache.py",
     "data/examples.py": "data/test_own_files.py",
+    "data/images/class_parts.py": "data/test_class_splits.py",
     "data/images/matlab.py": "data/test_svhn.py",
     "data/text/masking.py": "tasks/test_masked_lm.py",
     "data/text/mrqa.py": "data/test_newsqa.py",
     "meta/episodes/minibatches.py": "meta/test_reptile.py",
     "meta/episodes/task_batch.py": "meta/test_image_tasks.py",
+    "meta/algorithms.py": "meta/test_build.py",
     "meta/figures.py": "cli/test_fewshot.py",
+    "meta/final_test.py": "meta/test_run.py",
     "meta/learners/checks.py": "meta/test_learner.py",
     "meta/learners/fomaml.py": "meta/test_maml.py",
     "meta/learners/inner_loops.py": "meta/test_every_learner.py",
@@ -50,17 +59,25 @@ ELSEWHERE = {
     "meta/network/checkpoint_guard.py": "meta/test_every_learner.py",
     "meta/network/conv4_block.py": "meta/test_conv4.py",
     "meta/network/conv4_first_block.py": "meta/test_conv4.py",
+    "meta/progress.py": "meta/test_run.py",
     "meta/reduce.py": "distributed/test_meta_processes.py",
     "meta/report.py": "meta/test_learner.py",
     "meta/results.py": "meta/test_run.py",
     "meta/saved_runs.py": "meta/test_run.py",
+    "meta/saved_states.py": "meta/test_run.py",
     "methods/align/vectors.py": "methods/test_dotprod.py",
     "methods/regularize/extra_pass.py": "methods/test_smart.py",
+    "methods/regularize/regularizer.py": "methods/test_smart.py",
     "models/heads.py": "tasks/test_task.py",
     "models/trunks/trunk.py": "tasks/test_task.py",
+    "cli/pretrain_screen.py": "cli/test_pretrain.py",
+    "pretrain/problem.py": "pretrain/test_run.py",
+    "pretrain/results.py": "pretrain/test_run.py",
     "probe/eval_mode.py": "probe/test_cosines.py",
     "probe/figure.py": "probe/test_cosines.py",
     "report/html.py": "report/test_page.py",
+    "runs/config_sections.py": "train/test_config_file.py",
+    "runs/endings.py": "train/test_loop.py",
     "runs/ranks.py": "distributed/test_ranks.py",
     "reproduce/special/fewshot.py": "reproduce/test_pool.py",
     "reproduce/special/landscape.py": "reproduce/test_pool.py",
@@ -68,33 +85,21 @@ ELSEWHERE = {
     "report/section.py": "report/test_run_tables.py",
     "train/file_evaluation.py": "cli/test_evaluate.py",
     "runs/duration.py": "cli/test_train_screen.py",
+    "runs/schedule.py": "train/test_optimizers.py",
     "runs/versioned.py": "runs/test_results.py",
-    "showcase/demo/findings.py": "showcase/test_demo.py",
-    "showcase/demo/glyphs.py": "showcase/test_demo.py",
-    "showcase/demo/names.py": "showcase/test_demo.py",
-    "showcase/demo/page.py": "showcase/test_demo.py",
-    "showcase/demo/plane.py": "showcase/test_demo.py",
-    "showcase/demo/settings.py": "showcase/test_demo.py",
-    "showcase/landscape/batched.py": "showcase/test_landscape.py",
-    "showcase/landscape/figure.py": "showcase/test_landscape.py",
-    "showcase/landscape/problem.py": "showcase/test_landscape.py",
-    "showcase/landscape/runs.py": "showcase/test_landscape.py",
-    "showcase/landscape/unbatched.py": "showcase/test_landscape.py",
     "tasks/kinds/sequences.py": "tasks/test_classification.py",
     "tasks/saved_models.py": "models/test_saving.py",
-    "train/check_options.py": "train/test_config_file.py",
-    "train/config.py": "train/test_every_key.py",
-    "train/dry_run.py": "cli/test_validate.py",
-    "train/export.py": "cli/test_export.py",
-    "train/yaml_text.py": "train/test_config_file.py",
     "train/predict.py": "cli/test_predict.py",
     "train/progress.py": "cli/test_train_screen.py",
 }
 
 
 def mirrored(module: str) -> bool:
-    room = module.partition("/")[0]
-    return any((TESTS / room).rglob(f"test_{Path(module).stem}.py"))
+    room, *folders, name = module.split("/")
+    places = [Path(*folders, f"test_{name}"), *(Path(f"test_{folder}.py") for folder in folders)]
+    if sum(other.startswith(f"{room}/") and other.endswith(f"/{name}") for other in MODULES) == 1:
+        places.append(Path(f"test_{name}"))  # the only one of its name
+    return any((TESTS / room / place).exists() for place in places)
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from gradaccord.methods.registry import METHODS
+from gradaccord.methods.registry import ADDITIONS, METHODS
 from gradaccord.version import __version__ as __version__
 
 # The public names and where they live: the methods' are in their registry. They are imported when first
@@ -14,10 +14,7 @@ _HOMES = {
     "Method": "gradaccord.core.method",
     "StepReport": "gradaccord.core.report",
     "Engine": "gradaccord.core.engine",
-    **{entry.class_name: entry.module for entry in METHODS.values()},
-    "RecAdam": "gradaccord.methods.regularize.recadam",
-    "SMART": "gradaccord.methods.regularize.smart",
-    "SWEP": "gradaccord.methods.regularize.swep",
+    **{named.class_name: named.module for named in (*METHODS.values(), *ADDITIONS.values())},
 }
 
 # Rooms with public names of their own: `gradaccord.meta.MAML`, `gradaccord.data.load`.

@@ -1,3 +1,3 @@
-"""The version: below all rooms, so that any of them can write it down."""
+"""The version: below all rooms, so that any of them can record it."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

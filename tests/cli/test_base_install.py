@@ -82,7 +82,9 @@ def test_the_install_is_really_a_base_one(base):
 
 COMMANDS = {
     "train x.yaml": "train",
+    "pretrain x.yaml": "train",
     "validate x.yaml": "train",
+    "advise x.yaml": "train",
     "compare x.yaml": "train",
     "sweep x.yaml train.lr=1..2": "sweep,train",
     "report .": "report,train",

@@ -40,3 +40,12 @@ def test_what_a_run_does_beside_steps_is_shown(tmp_path: Path) -> None:
     with screen.running():
         screen.show(Progress(runs, 125.0))
         assert "sum, seed 0: 0%, evaluating sst dev, 45%" in file.getvalue()
+        assert "2:05 left" in file.getvalue()
+
+
+def test_while_every_run_saves_that_stands_in_the_place_of_the_time_left(tmp_path: Path) -> None:
+    file = io.StringIO()
+    run = Run(Spec("sum"), 0, tmp_path, cast(Any, None), process=cast(Any, object()))
+    (tmp_path / OUTPUT).write_text("main 50%, step 9, 1:05 left; now saving a checkpoint\n")
+    Screen(Console(file=file, width=80)).show(Progress([run], 125.0))
+    assert file.getvalue() == "0 of 1 runs, 0%, saving a checkpoint\n"

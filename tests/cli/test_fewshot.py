@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -9,8 +10,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
 import torch
@@ -19,12 +18,15 @@ pytest.importorskip("PIL")
 pytest.importorskip("matplotlib")
 from few_shot_runs import final_state, newest_state, same, write_patterns
 from PIL import Image
+from rich.console import Console
 from typer.testing import CliRunner
 
-from gradaccord.cli.fewshot import Doing, app
+from gradaccord.cli.fewshot import app
+from gradaccord.cli.fewshot.screen import progress
 from gradaccord.data.images.class_splits import load
 from gradaccord.meta import figures
 from gradaccord.meta.presets import PRESETS
+from gradaccord.meta.progress import RunProgress
 from gradaccord.meta.records import read_records
 from gradaccord.meta.run import Run
 from gradaccord.meta.settings import FewShotSettings
@@ -76,6 +78,8 @@ def test_a_run_trains_tests_and_draws(pictures, tmp_path):
     assert "ensemble of 4" in text
     assert "not a single model" in text
     assert "mean of 2 seeds" in text
+    for command in ("eval", "figures", "record"):  # what to do next
+        assert f"gradaccord fewshot {command} {out}" in text
     for name in ("validation.png", "sharing.png", "adaptation.png", "episode.png"):
         with Image.open(out / name) as figure:
             assert min(figure.size) > 300
@@ -106,7 +110,7 @@ def test_kill_9_and_resume_end_at_the_same_bits(pictures, tmp_path):
     assert whole.exit_code == 0, whole.output
     killed = tmp_path / "killed"
     process = subprocess.Popen(
-        [sys.executable, "-m", "gradaccord.cli.fewshot", "train", *options, "--out", str(killed)],
+        [sys.executable, "-m", "gradaccord", "fewshot", "train", *options, "--out", str(killed)],
         stdout=subprocess.DEVNULL,
         env=os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())},
     )
@@ -141,7 +145,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(pictures, tmp_path, kind):
     out = tmp_path / "run"
     process = subprocess.Popen(
         [
-            sys.executable, "-m", "gradaccord.cli.fewshot", "train", "--data", str(pictures), *SMALL,
+            sys.executable, "-m", "gradaccord", "fewshot", "train", "--data", str(pictures), *SMALL,
             "--iterations", "100000", "--out", str(out),
         ],
         stdout=subprocess.PIPE,
@@ -171,20 +175,20 @@ def test_ctrl_c_saves_and_says_how_to_go_on(pictures, tmp_path, kind):
         (["--ways", "6"], "`ways` is 6, but a part of"),
         (["--ways", "6"], "(train, val or test) has only 5 classes: use --ways 5, or give more"),
         (["--shots", "7"], "has 8 examples, fewer than 7 shots + 2 queries = 9"),
-        (["--algorithm", "mammal"], "`algorithm` is 'mammal': choose one of maml, fomaml"),
+        (["--algorithm", "mammal"], "There is no algorithm 'mammal': did you mean 'maml'?"),
         (["--algorithm", "reptile", "--share"], "`share` adds gradient sharing to maml"),
         (["--preset", "none"], "There is no preset 'none': choose one of reptile-omniglot-5way"),
         (["--preset", "reptile-omniglot-5way", "--algorithm", "maml"], "is for reptile, not for maml"),
-        (["--inner-lr", "-1"], "`inner_lr` is -1.0: it must be above 0."),
-        (["--network", "resnet"], "`network` is 'resnet': choose one of auto, maml"),
-        (["--data", "no/such/folder"], "no/such/folder is no folder or zip file of images"),
-        (["--data", "omniglot"], "Give --data-dir"),
+        (["--inner-lr", "-1"], "`inner_lr` is -1.0: input should be greater than 0."),
+        (["--network", "resnet"], "`network` is 'resnet': input should be 'auto', 'maml'"),
+        (["--data", "no/such/folder"], "no/such/folder is neither a folder or zip file of images"),
+        (["--data", "omniglot"], "give --data-dir"),
         (["--minutes", "0"], "`minutes` is 0.0"),
         (["inner_lr"], "The override 'inner_lr' has no `=`: write key=value"),
-        (["inner_rl=1"], "There is no setting 'inner_rl': did you mean 'inner_lr'?"),
+        (["inner_rl=1"], "has no key 'inner_rl': did you mean 'inner_lr'?"),
         (["tasks=two"], "`tasks` is 'two': input should be a valid integer"),
-        (["schedule=step"], "`schedule` is 'step': choose one of constant, linear, cosine."),
-        (["keep=0"], "`keep` is 0: it must be at least 1."),
+        (["schedule=step"], "`schedule` is 'step': input should be 'constant', 'linear' or 'cosine'."),
+        (["keep=0"], "`keep` is '0': input should be greater than or equal to 1."),
         (["--resume", "nowhere"], "--data cannot be given with --resume"),
     ],
 )
@@ -203,7 +207,7 @@ def test_a_folder_in_use_is_not_overwritten_and_resume_keeps_settings(pictures, 
     again = call("train", *options, "--iterations", 3)
     assert again.exit_code != 0
     assert "holds a run already" in one_line(again.output)
-    changed = FewShotSettings.read(out / "settings.json").changed(inner_lr=0.3)
+    changed = FewShotSettings.read(out).changed(inner_lr=0.3)
     with pytest.raises(
         ValueError, match=r"has inner_lr=0.1, not 0.3: resume it with the same settings"
     ):
@@ -221,7 +225,7 @@ def test_overrides_and_options_are_the_same_settings(pictures, tmp_path):
     out = tmp_path / "run"
     result = call("train", f"data={pictures}", *overrides, *more, "--out", out)
     assert result.exit_code == 0, result.output
-    settings = FewShotSettings.read(out / "settings.json")
+    settings = FewShotSettings.read(out)
     assert (settings.algorithm, settings.share, settings.clip) == ("meta-sgd", True, 10.0)
     assert (settings.schedule, settings.iterations, settings.filters) == ("cosine", 2, 4)
     longer = call("train", "--resume", out, "iterations=3")
@@ -229,6 +233,14 @@ def test_overrides_and_options_are_the_same_settings(pictures, tmp_path):
     assert "--clip cannot be given with --resume" in one_line(
         call("train", "--resume", out, "clip=1").output
     )
+
+
+def test_every_setting_is_an_option_with_its_default():
+    shown = one_line(call("train", "--help").output)
+    for name in FewShotSettings.model_fields:
+        assert f"--{name.replace('_', '-')} " in shown
+    assert "Tasks a meta-update is averaged over. Default: 4 with maml, 5 with reptile." in shown
+    assert "Fixed tasks of the final test. Default: 600." in shown
 
 
 def test_a_folder_that_another_process_works_in(pictures, tmp_path):
@@ -282,6 +294,21 @@ def test_a_few_class_folders_of_ones_own(tmp_path, monkeypatch):
     assert "use --ways 3, or give 15 classes." in few
 
 
+def test_photos_of_any_shape_are_made_squares(tmp_path):
+    photos = class_folders(tmp_path / "photos", 9)
+    for path in photos.rglob("*.png"):
+        Image.open(path).resize((30, 20)).save(path)
+    Image.open(path).resize((24, 40)).save(path)
+    options = ["--data", photos, *SMALL, "--iterations", 2, "--ways", 3]
+    result = call("train", *options, "--out", tmp_path / "run")
+    assert result.exit_code == 0, result.output
+    assert "The pictures are resized to 20x20; --size takes another side." in result.output
+    assert json.loads((tmp_path / "run" / "settings.json").read_text())["size"] == 20
+    chosen = call("train", *options, "--size", 16, "--out", tmp_path / "other")
+    assert chosen.exit_code == 0, chosen.output
+    assert "resized" not in chosen.output
+
+
 def test_a_run_is_recorded_and_shown_in_a_page(pictures, tmp_path):
     run, records, page = tmp_path / "run", tmp_path / "records", tmp_path / "page.md"
     page.write_text(f"Before.\n{BEGIN}\n{END}\nAfter.\n")
@@ -315,11 +342,30 @@ def test_a_run_is_recorded_and_shown_in_a_page(pictures, tmp_path):
     assert "has no place for the results" in one_line(call("docs", records, "--page", empty).output)
 
 
-def test_ctrl_c_is_answered_with_what_follows() -> None:
-    doing = Doing()
-    again = "press again to stop at once"
-    assert doing.what_next() == f"finishing this iteration, then saving; {again}"
-    doing.run = cast(Any, SimpleNamespace(progress=SimpleNamespace(doing="validating, 40%")))
-    assert doing.what_next() == f"finishing this validation, then saving; {again}"
-    doing.run.progress.doing = "testing, 40%"
-    assert doing.what_next() == f"training is saved, and the test goes on; {again}"
+def test_ctrl_c_in_the_test_says_how_to_go_on(pictures, tmp_path, monkeypatch) -> None:
+    def interrupted(run: Run, show: object) -> None:
+        raise KeyboardInterrupt
+
+    options = ["--data", pictures, *SMALL, "--iterations", 2]
+    with monkeypatch.context() as patched:
+        patched.setattr(Run, "test", interrupted)
+        stopped = call("train", *options, "--out", tmp_path / "run")
+    assert stopped.exit_code == 130
+    assert f"is kept. Go on with: gradaccord fewshot train --resume {tmp_path / 'run'}" in one_line(
+        stopped.output
+    )
+    again = call("train", "--resume", tmp_path / "run")
+    assert again.exit_code == 0, again.output
+
+
+def test_label_time_and_status_fit_into_80_columns():
+    console = Console(file=io.StringIO(), force_terminal=True, width=80, record=True)
+    label = "MAML++ with sharing on Omniglot, seed 0"
+    state = RunProgress(10, 100, 3.0, None)
+    state.loss, state.accuracy, state.validation, state.best = 1.2, 40.0, (41.2, 1.1), 42.0
+    with progress(console, label) as show:
+        show(state)
+    shown = console.export_text()
+    assert f"{label} ━" in shown
+    assert " 10% 0:00 left" in shown
+    assert "loss 1.200  train 40.0 %  validation 41.2 ± 1.1 % (best 42.0)" in shown

@@ -68,7 +68,7 @@ def test_a_dry_run_shows_settings_and_times_and_leaves_nothing(capsys, with_trio
         "--variant", "one", "--only", "pcgrad", "--results", tmp_path / "r", "--out", tmp_path / "o",
     )  # fmt: skip
     assert "arm pcgrad\n  method: pcgrad" in shown
-    assert "one, epochs, pcgrad 2 4 0:00" in " ".join(shown.split())
+    assert "one, epochs, pcgrad 2 4 0:0" in " ".join(shown.split())
     assert "2 runs, 0:" in shown
     assert set(tmp_path.iterdir()) == before
 

@@ -73,3 +73,16 @@ def test_a_terminal_breaks_sentences_between_words() -> None:
     lines = file.getvalue().rstrip("\n").splitlines()
     assert len(lines) == 3
     assert all(set(line.split()) == {"word"} for line in lines)
+
+
+def test_a_sentence_takes_the_picture_of_what_is_over_away(clock: list[float]) -> None:
+    shown, file = of(terminal=True)
+    with shown.running():
+        clock[0] = 1.0
+        shown.show(0.5)
+        drawn = len(file.getvalue())
+        shown.say("Done.")
+        assert "a bar" not in file.getvalue()[drawn:]
+        clock[0] = 2.0
+        shown.show(0.7)
+        assert "a bar" in file.getvalue()[drawn:]

@@ -70,6 +70,19 @@ def test_what_is_done_beside_steps_is_shown_with_its_share() -> None:
     assert drawn(picture(reading)).split()[:3] == ["tokenising", "sst", "train"]
 
 
+def test_a_file_says_at_once_that_a_run_saves_and_that_it_has() -> None:
+    """A comparison shows the last line, while the share and the time left stand still."""
+    file = io.StringIO()
+    made = Screen(Console(file=file, width=80))
+    made._last -= 2.0  # the last line is two seconds old
+    made.show(replace(NOW, doing="saving a checkpoint"))
+    assert file.getvalue().endswith("; now saving a checkpoint\n")
+    made.show(NOW)
+    assert "now saving" not in file.getvalue().splitlines()[-1]
+    made.show(replace(NOW, doing="saving the best weights"))  # within a second: nobody would see it
+    assert len(file.getvalue().splitlines()) == 2
+
+
 def test_a_terminal_shows_at_once_that_something_else_is_done() -> None:
     file = io.StringIO()
     made = Screen(Console(file=file, force_terminal=True, width=80))

@@ -1,5 +1,6 @@
 """Runs in processes: reuse, deaths, Ctrl-C, locks, threads."""
 
+import contextlib
 import json
 import math
 import os
@@ -8,14 +9,14 @@ import signal
 from functools import partial
 from threading import Thread
 
+import pytest
 from compare_toy import METHODS, run_here, runs_without_processes, table
 from made_results import made_results
 from train_toy import said, same, until, weights
 
-from gradaccord.compare.processes import OUTPUT, Run, _collect, threads_of_each
+from gradaccord.compare.processes import OUTPUT, Run, _collect, run_all, threads_of_each
 from gradaccord.compare.specs import Spec
-from gradaccord.compare.summary import summarise
-from gradaccord.runs.lock import locked
+from gradaccord.compare.summary import runs_in, summarise
 from gradaccord.train.config_file import check_config
 
 
@@ -66,7 +67,10 @@ def test_a_worker_that_fails_or_is_killed_leaves_the_others_going(file, copied, 
 
 
 def test_ctrl_c_and_sigterm_save_every_run_and_the_same_command_goes_on(file, tmp_path, command):
-    """SIGTERM is how schedulers end a process: no run is left behind without a parent."""
+    """SIGTERM is how schedulers end a process: no run is left behind without a parent.
+
+    A script's background job ignores Ctrl-C, and so do the processes that it starts.
+    """
     arguments = ["compare", file, "--methods", "sum", "--seeds", 1, "--out", tmp_path / "long"]
     arguments += ["train.steps=300", "train.evaluate_every=300", "train.save_every=10"]
     run = tmp_path / "long" / "sum" / "seed-0"
@@ -76,7 +80,8 @@ def test_ctrl_c_and_sigterm_save_every_run_and_the_same_command_goes_on(file, tm
         return last_step(run) > before or process.poll() is not None
 
     for kind in (signal.SIGINT, signal.SIGTERM):
-        compared = command(*arguments)
+        ignored = partial(signal.signal, signal.SIGINT, signal.SIG_IGN)
+        compared = command(*arguments, before=ignored if kind == signal.SIGTERM else None)
         until(partial(saved_more, compared, before))
         compared.send_signal(kind)
         out, _ = compared.done(130)
@@ -106,21 +111,18 @@ def test_a_run_whose_comparison_is_killed_saves_and_ends(file, tmp_path, command
     assert "Saved at step " in (run / "output.txt").read_text()
 
 
-def test_no_run_that_finishes_is_one_sentence(file, tmp_path, capsys):
-    (tmp_path / "all" / "sum" / "seed-0").mkdir(parents=True)
-    (tmp_path / "all" / "sum" / "seed-0" / "checkpoints").write_text("in the way")
-    with runs_without_processes():
-        wrong = said(
-            capsys, "compare", file, "--methods", "sum", "--seeds", 1, "--out", tmp_path / "all"
-        )
-    assert "No run finished: sum seed 0 ended with exit code 2" in wrong
+def test_a_comparison_that_is_cut_short_has_left_word_of_every_run(tmp_path):
+    class Interrupted:
+        jobs = 1
 
+        def start(self, run, data):
+            raise KeyboardInterrupt
 
-def test_two_comparisons_in_one_folder(file, tmp_path, capsys):
-    with locked(tmp_path / "both"):
-        wrong = said(capsys, "compare", file, "--methods", "sum", "--out", tmp_path / "both")
-    assert f"{tmp_path / 'both'} is in use by another process" in wrong
-    assert not (tmp_path / "both" / "sum").exists()
+    config = check_config({"model": "characters", "tasks": {"names": {"data": "cldr/de"}}})
+    runs = [Run(Spec("sum"), seed, tmp_path / f"seed-{seed}", config) for seed in range(3)]
+    with pytest.raises(KeyboardInterrupt):
+        run_all(runs, data=None, runner=Interrupted())
+    assert [run.failure for run in runs_in(run.folder for run in runs)] == ["not started"] * 3
 
 
 def test_threads_that_were_asked_for_are_not_exceeded(monkeypatch):
@@ -161,11 +163,9 @@ def kill_the_one_in(folder):
 
 def process_of(folder):
     """The process that trains in a folder; 0 while there is none."""
-    for entry in os.listdir("/proc"):
-        try:
-            with open(f"/proc/{entry}/cmdline", "rb") as file:
-                if str(folder / "wanted.yaml").encode() in file.read().split(b"\0"):
-                    return int(entry)
-        except (OSError, ValueError):
-            continue
+    output = str((folder / OUTPUT).resolve())
+    for entry in filter(str.isdecimal, os.listdir("/proc")):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            if os.readlink(f"/proc/{entry}/fd/1") == output:
+                return int(entry)
     return 0

@@ -7,7 +7,7 @@ from train_toy import said
 
 from gradaccord.cli.list import methods as listed
 from gradaccord.compare.budget import EqualBudget
-from gradaccord.compare.setup import check_builds
+from gradaccord.compare.setup import BASE_MB, Size, check_builds
 from gradaccord.compare.specs import Spec, with_controls
 from gradaccord.methods.registry import METHODS
 from gradaccord.train.setup import load_problem
@@ -65,6 +65,14 @@ def test_every_method_and_its_controls_can_be_built_and_leave_the_model_as_it_is
     assert all(value.equal(after[name]) for name, value in before.items())
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in problem.model.modules())
     assert all(p.grad is None for p in problem.model.parameters())
+
+
+def test_memory_is_that_of_the_method(configured):
+    """Weights, a gradient, two moments and activations; then what the method keeps of three tasks."""
+    size = Size(weights_mb=100.0, tasks=3)
+    copies = {"sum": 2, "stl": 0, "sequential": 0, "sam": 1, "averaged": 3}
+    for name, kept in copies.items():
+        assert size.memory_mb(configured(method=name)) == pytest.approx(BASE_MB + 150 * (5 + kept))
 
 
 WRONG = [

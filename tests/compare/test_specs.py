@@ -70,6 +70,7 @@ def test_mistakes_are_answered(text, said):
     [
         ("pcgrad", "sum"),
         ("pcgrad:normalize=true", "sum:normalize=True"),
+        ("pcgrad:memory=sketch", "sum"),
         ("sum:normalize=true", "sum"),
         ("mean:normalize=true", "mean"),
         ("config", "sum"),

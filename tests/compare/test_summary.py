@@ -55,7 +55,7 @@ def test_p_values_are_corrected_once_for_every_test_of_the_table(tmp_path):
     assert Comparison.read(tmp_path) == summary
     assert f"{expected['pcgrad', 'sum']}"[:8] in (tmp_path / "comparison.csv").read_text()
     assert "Holm" in markdown(summary)
-    assert "(4)" in markdown(summary)
+    assert "for all 4 tests" in markdown(summary)
 
 
 def test_findings_go_by_the_corrected_values():

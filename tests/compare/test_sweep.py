@@ -4,8 +4,9 @@ import json
 
 import pytest
 from compare_toy import run_here, runs_without_processes, study_of
-from train_toy import said, same, until, weights
+from train_toy import same, until, weights
 
+from gradaccord.compare.processes import Processes
 from gradaccord.compare.sweep import Range, sweep
 from gradaccord.runs.files import RunFolderError
 from gradaccord.runs.lock import locked
@@ -38,7 +39,15 @@ def test_a_range_of_what_does_not_exist_is_told(text, said, tmp_path):
     pytest.importorskip("optuna")
     base = check_config({"tasks": {"a": "sst"}})
     with pytest.raises(ValueError, match=said):
-        sweep(base, [Range.parse(text)], trials=1, seeds=1, folder=tmp_path, data=None, jobs=1)
+        sweep(
+            base,
+            [Range.parse(text)],
+            trials=1,
+            seeds=1,
+            folder=tmp_path,
+            data=None,
+            runner=Processes(1),
+        )
 
 
 def test_a_sweep_resumes_where_it_was(file, tmp_path, capsys):
@@ -116,10 +125,3 @@ def in_use(folder):
             return False
     except RunFolderError:
         return True
-
-
-def test_a_damaged_study_is_one_sentence(file, tmp_path, capsys):
-    pytest.importorskip("optuna")
-    (tmp_path / "sweep.db").write_text("this is no database, and long enough to be read as one\n" * 99)
-    wrong = said(capsys, "sweep", file, "train.lr=1e-4..1e-2", "--out", tmp_path)
-    assert f"{tmp_path / 'sweep.db'} holds no sweep, or is damaged: " in wrong

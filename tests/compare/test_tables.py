@@ -10,11 +10,12 @@ from compare_toy import COMPARED, METHODS, run_here, table
 from made_results import CONFIG, compared, made_results, made_run
 from rich.console import Console
 
+from gradaccord.cli.compare_screen import summary_notes, summary_table, terminal
 from gradaccord.compare.comparison import UNSEEN, Comparison
 from gradaccord.compare.processes import Run
 from gradaccord.compare.specs import Spec
 from gradaccord.compare.summary import summarise
-from gradaccord.compare.tables import summary_notes, summary_table, terminal, write_tables
+from gradaccord.compare.tables import write_tables
 
 
 def test_the_table_has_every_method_its_control_and_every_seed(finished):
@@ -117,13 +118,26 @@ def test_the_summary_says_who_is_better_in_eighty_columns_without_a_broken_word(
         assert [line.endswith(verdict) for line in lines if line.startswith(name)] == [True]
 
 
+def test_methods_with_the_same_marks_share_a_sentence():
+    summary = compared({"sum": [60.0, 61.0], "pcgrad": [60.0, 61.0], "gradvac": [60.0, 62.0]})
+    marked = [
+        own.model_copy(update={"marks": {task: {0: "one class"} for task in tasks}})
+        for own, tasks in zip(summary.methods, ("a", "a", "ab"), strict=True)
+    ]
+    notes = summary_notes(summary.model_copy(update={"methods": marked}))
+    assert notes[-1] == "No better than a constant answer: sum, pcgrad on a; gradvac on a, b."
+
+
 def test_the_summary_s_notes_explain_its_names_and_marks():
     summary = with_references()
     notes = summary_notes(summary)
-    assert "pcgrad is no better than the same answer always on a." in notes
-    assert "same steps as a method's, without its idea" in notes[1]
-    named = compared({"sum": [60.0, 61.0], METHOD: [60.0, 62.0]})
+    assert "No better than a constant answer: pcgrad on a." in notes
+    assert not any("control" in note for note in notes)  # there is none
+    named = compared({"sum": [60.0, 61.0], CONTROL: [60.0, 61.0], METHOD: [60.0, 62.0]})
     assert f"{SHORT} is {METHOD}." in summary_notes(named)
+    own = [one.model_copy(update={"is_control": one.method == CONTROL}) for one in named.methods]
+    noted = summary_notes(named.model_copy(update={"methods": own}))
+    assert "same steps as a method's, without its idea" in noted[1]
     _, shown = summary_text({"sum": [60.0, 61.0], "pcgrad": [60.0, 62.0]})
     assert "no test" in shown
 

@@ -27,9 +27,10 @@ def test_07_float32_dot_products_over_millions_of_values():
     st.lists(st.sampled_from(["dense", "rows", "mixed", "none", "some"]), min_size=1, max_size=5),
     st.integers(0, 1000),
     st.sampled_from([1, 7, 64]),
+    st.integers(1, 3),
 )
 @settings(max_examples=60, deadline=None)
-def test_gram_equals_the_product_of_flat_vectors(n_tasks, kinds, seed, at_once):
+def test_gram_equals_the_product_of_flat_vectors(n_tasks, kinds, seed, piece, pieces):
     """Whatever the form of the gradients: dense, touched rows, or absent."""
     torch.manual_seed(seed)
     stored: list[list] = [[] for _ in range(n_tasks)]
@@ -50,11 +51,13 @@ def test_gram_equals_the_product_of_flat_vectors(n_tasks, kinds, seed, at_once):
                 dense = torch.randn(rows, width, dtype=torch.float64)
                 stored[t].append(dense)
             flat[t].append(dense.flatten())
-    block, gram_module.BLOCK = gram_module.BLOCK, at_once  # many blocks, and a ragged last one
+    sizes = {"PIECE": piece, "BLOCK": piece * pieces, "ROWS": 4 * piece, "SUMMED_AT_ONCE": piece}
+    before = {name: getattr(gram_module, name) for name in sizes}
+    vars(gram_module).update(sizes)  # many blocks, and ragged last ones
     try:
         found = gram(stored)
     finally:
-        gram_module.BLOCK = block
+        vars(gram_module).update(before)
     for i, product in enumerate(found):
         vectors = torch.stack([f[i] for f in flat])
         torch.testing.assert_close(product, vectors @ vectors.T, rtol=1e-10, atol=1e-10)

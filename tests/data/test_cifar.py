@@ -138,7 +138,7 @@ def test_cifar_archive_cut_off(tmp_path, ten):
 def test_cifar_binary_cut_off(tmp_path, ten):
     folder = binary_ten(tmp_path / "cifar", ten)
     (folder / "test_batch.bin").write_bytes(b"123")
-    with pytest.raises(ValueError, match="3 bytes are no multiple of 3073"):
+    with pytest.raises(ValueError, match="3 bytes are not a multiple of 3073"):
         read_cifar(folder)
 
 

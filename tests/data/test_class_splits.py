@@ -10,8 +10,9 @@ from data_files import archive, picture
 
 from gradaccord.data.images import class_splits
 from gradaccord.data.images.class_folders import ImageClasses
+from gradaccord.data.images.class_parts import divide
 
-pytest.importorskip("PIL")
+Image = pytest.importorskip("PIL.Image")
 
 
 @pytest.fixture(autouse=True)
@@ -45,9 +46,25 @@ def test_classes_in_two_parts_are_merged_and_divided(tmp_path):
     assert all(part.counts.tolist() == [6] * len(part) for part in parts)
 
 
+def test_the_side_that_images_of_any_shape_get(tmp_path):
+    def side(*sizes):
+        folder = tmp_path / "-".join(f"{width}x{height}" for width, height in sizes)
+        for i, size in enumerate(sizes):
+            (folder / "a").mkdir(parents=True, exist_ok=True)
+            Image.new("L", size).save(folder / "a" / f"{i}.png")
+        return class_splits.common_side(folder)
+
+    assert side((28, 28), (28, 28)) is None  # as they are
+    assert side((28, 28), (30, 28)) == 28
+    assert side((200, 150), (90, 120)) == 84
+    assert side((200, 200), (200, 200)) == 84
+    assert side((40, 12)) == 16  # the least that a network takes
+    assert class_splits.common_side("glyphs") is None
+
+
 def test_unknown_place_of_a_named_set(tmp_path, monkeypatch):
     monkeypatch.delenv("GRADACCORD_DATA", raising=False)
-    with pytest.raises(ValueError, match="Give --data-dir .* or set GRADACCORD_DATA"):
+    with pytest.raises(ValueError, match="give --data-dir .* or set GRADACCORD_DATA"):
         class_splits.load("omniglot")
     with pytest.raises(FileNotFoundError, match="omniglot does not exist"):
         class_splits.load("omniglot", tmp_path)
@@ -86,14 +103,14 @@ def test_few_classes_are_divided_so_that_each_part_has_enough(ways):
         classes = ImageClasses(
             torch.zeros(count, 1, 2, 2), torch.arange(count), (*map(str, range(count)),)
         )
-        splits = class_splits.divide("own", classes, least=ways)
+        splits = divide("own", classes, least=ways)
         parts = splits.train, splits.validation, splits.test
         assert min(map(len, parts)) >= ways
         assert sorted(name for part in parts for name in part.names) == sorted(classes.names)
-        usual = class_splits.divide("own", classes)
+        usual = divide("own", classes)
         if min(map(len, (usual.train, usual.validation, usual.test))) >= ways:
             assert splits.test.names == usual.test.names
     with pytest.raises(
         ValueError, match=f"{3 * ways - 1} classes for training, .*(ways|give at least 6)"
     ):
-        class_splits.divide("own", classes.part(range(3 * ways - 1)), least=ways)
+        divide("own", classes.part(range(3 * ways - 1)), least=ways)

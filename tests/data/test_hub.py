@@ -12,6 +12,7 @@ from gradaccord.data.examples import (
     Text,
 )
 from gradaccord.data.files import hub
+from gradaccord.data.stored import Stored
 
 
 @pytest.fixture
@@ -102,3 +103,27 @@ def test_an_empty_cell_that_hugging_face_reads_as_null_is_no_word(tmp_path):
     (tmp_path / "set/train.csv").write_text("text,label\nfine,0\n,1\n")
     with pytest.raises(ValueError, match=r"set, line 2: 'text' is missing"):
         hub.load(tmp_path / "set", cache=tmp_path / "cache")
+
+
+def test_a_large_set_is_read_once_and_the_same_on_disk(tmp_path, offline, monkeypatch):
+    import datasets
+
+    monkeypatch.setenv("GRADACCORD_CACHE", str(tmp_path / "ours"))
+    monkeypatch.setattr(hub, "MANY", 1)
+    rows = [{"text": f"text {n}", "label": n % 3 - 1, "id": str(n // 2)} for n in range(6)]
+    features = datasets.Features(
+        {
+            "text": datasets.Value("string"),
+            "label": datasets.ClassLabel(names=["no", "yes"]),
+            "id": datasets.Value("string"),
+        }
+    )
+    part = datasets.Dataset.from_list(rows, features=features)
+    datasets.DatasetDict({"test": part}).save_to_disk(tmp_path / "set")
+    plain = hub.load(tmp_path / "set", cache=offline)
+    kept = hub.load(tmp_path / "set", cache=offline, on_disk=True)
+    assert isinstance(kept.split("test"), Stored)
+    assert list(kept.split("test")) == plain.split("test")
+    assert [example.id for example in plain.split("test")[:4]] == ["0", "0#2", "1", "1#2"]
+    monkeypatch.setattr(hub, "dataset_of", None)  # a call would raise
+    assert len(hub.load(tmp_path / "set", cache=offline, on_disk=True).split("test")) == 6

@@ -10,13 +10,13 @@ import pytest
 
 from gradaccord import data
 from gradaccord.data.examples import Question, Tagged, Text
-from gradaccord.data.leakage import Overlap, normalised, overlap, overlaps
+from gradaccord.data.leakage import Overlap, normalised, overlaps
 
 SHARED = (Path(__file__).resolve().parents[2] / ".." / "shared" / "data").resolve()
 
 
-def compared(train: list[Any], evaluation: list[Any]) -> Overlap:
-    return overlap(train, evaluation, train_name="here", evaluation_name="there")
+def compared(train: list[Any], evaluation: list[Any]) -> Overlap | None:
+    return next(overlaps([("here", train)], [("there", evaluation)]), None)
 
 
 def load(name: str, **options: Any) -> data.Dataset:
@@ -97,13 +97,11 @@ def test_squad_2_has_the_articles_of_squad_1_whose_halves_share_none() -> None:
     assert not compared(list(halves.split("train")), list(halves.split("dev")))
 
 
-@pytest.mark.parametrize(
-    ("language", "shared", "total"), [("en", 0, 429), ("ko", 9, 228), ("sw", 63, 357)]
-)
-def test_tydiqa_repeats_some_contexts_in_dev(language: str, shared: int, total: int) -> None:
+@pytest.mark.parametrize(("language", "shared"), [("en", None), ("ko", (9, 228)), ("sw", (63, 357))])
+def test_tydiqa_repeats_some_contexts_in_dev(language: str, shared: tuple[int, int] | None) -> None:
     found = load("tydiqa", language=language)
     said = compared(list(found.split("train")), list(found.split("dev")))
-    assert (said.normalised, said.total) == (shared, total)
+    assert shared == (None if said is None else (said.normalised, said.total))
 
 
 def test_a_hundred_thousand_pairs_take_seconds() -> None:

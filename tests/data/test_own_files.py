@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -89,8 +90,8 @@ BAD = {
     "unknown kind": (("clasification", "a.jsonl", JSONL), {}, "did you mean 'classification'?"),
     "no such field": (
         ("classification", "a.jsonl", JSONL),
-        {"columns": {"text": "sentence"}},
-        "field 'text'",
+        {"columns": {"body": "sentence"}},
+        "field 'body'",
     ),
     "missing column": (
         ("classification", "a.jsonl", JSONL),
@@ -230,3 +231,17 @@ def test_labels_of_more_digits_than_python_reads_are_names(tmp_path):
     with pytest.raises(ValueError) as raised:
         data.read("regression", {"train": file}, columns={"first": "text", "score": "label"})
     assert len(str(raised.value)) < 300
+
+
+def test_rows_are_read_as_they_are_asked_for(tmp_path: Path) -> None:
+    """A fault far down a file is not met by one who takes the first rows, whatever the format."""
+    (tmp_path / "a.csv").write_text("text,label\n" + "fine,x\n" * 50_000 + "one,two,three\n")
+    (tmp_path / "a.jsonl").write_text('{"text": "fine", "label": "x"}\n' * 50_000 + "no JSON\n")
+    for name, fault in (("a.csv", "a.csv, line 50002: 3 columns"), ("a.jsonl", "line 50001: not JSON")):
+        given = {"files": {"train": tmp_path / name}, "labels": {"x": "x"}}
+        first = data.read("classification", **given, keep=lambda examples: list(islice(examples, 3)))
+        assert [example.id for example in first.split("train")] == [
+            f"train-{line}" for line in ((2, 3, 4) if name == "a.csv" else (1, 2, 3))
+        ]
+        with pytest.raises(ValueError, match=fault):
+            data.read("classification", **given)

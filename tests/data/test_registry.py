@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from data_files import put, refused, tsv
 
 from gradaccord import data
+from gradaccord.data.stored import Stored
 
 HEADER = "sentence\tlabel\n"
 
@@ -51,3 +54,23 @@ def test_cldr_needs_no_folder(monkeypatch):
     assert [*unseen.splits] == ["test"]
     listed = {found.name: found for found in data.find()}
     assert dict(listed["cldr/de"].counts) == german.counts
+
+
+def test_a_large_set_is_read_once_and_the_same_on_disk(tmp_path, monkeypatch):
+    monkeypatch.setenv("GRADACCORD_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("gradaccord.data.registry.LARGE", 100)
+    put(tmp_path, "SST-2/train.tsv", HEADER + "fine\t1\nbad\t0\n" * 50)
+    put(tmp_path, "SST-2/dev.tsv", HEADER + "so so\t1\n")
+    plain = data.load("sst2", tmp_path)
+    assert isinstance(plain.split("train"), list)
+    kept = data.load("sst2", tmp_path, on_disk=True)
+    assert isinstance(kept.split("train"), Stored)
+    assert {s: list(e) for s, e in kept.splits.items()} == plain.splits
+    assert replace(kept, splits={}) == replace(plain, splits={})
+    with monkeypatch.context() as patched:
+        patched.setattr("gradaccord.data.files.layouts.Source.read", None)  # a call would raise
+        assert list(data.load("sst2", tmp_path, on_disk=True).split("train")) == plain.split("train")
+    put(tmp_path, "SST-2/dev.tsv", HEADER + "another\t1\n")
+    assert data.load("sst2", tmp_path, on_disk=True).split("dev")[0].first == "another"
+    monkeypatch.setattr("gradaccord.data.registry.LARGE", 10**6)
+    assert isinstance(data.load("sst2", tmp_path, on_disk=True).split("train"), list)

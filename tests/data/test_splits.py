@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from gradaccord.data.dataset import Dataset
 from gradaccord.data.examples import Question, Tagged, Text
-from gradaccord.data.splits import cut
+from gradaccord.data.images.labelled import Images
+from gradaccord.data.splits import cut, drawn
 
 FOR_EVER = ["context 1", "context 7", "context 30", "context 38"]
 
@@ -57,3 +59,15 @@ def test_a_split_without_labels_gives_way_to_a_cut():
     dataset = cut(Dataset("t", "classification", {"train": rows, "dev": hidden, "test": hidden}), 0.3)
     assert all(e.label is not None for e in dataset.splits["dev"])
     assert dataset.splits["test"] == hidden
+
+
+def test_fewer_examples_are_drawn_from_the_whole_of_a_sorted_split():
+    sentences = [Text(str(row), label=row // 100) for row in range(1000)]
+    few, more = drawn(sentences, 50), drawn(sentences, 200)
+    assert [len(few), len(more)] == [50, 200]
+    assert {one.label for one in few} == set(range(10))
+    assert few == sorted(few, key=lambda one: int(one.first)) == list(drawn(sentences, 50))
+    assert set(few) < set(more)
+    assert drawn(sentences, 1000) is sentences
+    pictures = Images(torch.zeros(90, 1, 2, 2, dtype=torch.uint8), torch.arange(90) // 30)
+    assert set(drawn(pictures, 30).labels.tolist()) == {0, 1, 2}

@@ -14,6 +14,8 @@ import torch
 
 from gradaccord.data.dataset import Dataset
 from gradaccord.data.examples import Choices, Question, Tagged, Text, WordPair
+from gradaccord.data.files.layouts import Keep
+from gradaccord.data.files.tensor_cache import fingerprint
 from gradaccord.data.leakage import overlaps
 from gradaccord.data.splits import cut
 from gradaccord.data.stored import Stored, stored
@@ -38,10 +40,7 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def kept(tmp_path: Path, dataset: Dataset) -> Dataset:
-    file = tmp_path / "file.txt"
-    if not file.exists():
-        file.write_text("")
-    return stored(lambda: dataset, [file], dataset)
+    return stored(lambda keep: dataset, repr(dataset), "set")
 
 
 def many(count: int) -> list[Text]:
@@ -83,12 +82,12 @@ def test_a_part_of_a_part_is_what_a_list_would_give(tmp_path: Path) -> None:
 def test_files_are_read_again_when_they_change_or_an_option_does(tmp_path: Path) -> None:
     file, readings = tmp_path / "file.txt", []
 
-    def read() -> Dataset:
+    def read(keep: Keep) -> Dataset:
         readings.append(file.read_text())
         return Dataset("set", "classification", {"train": [Text(file.read_text(), None, 0, "1")]})
 
     def text(options: object = None) -> tuple[str, str]:
-        split: Any = stored(read, [file], options).splits["train"]
+        split: Any = stored(read, f"{fingerprint(file)} {options}", "file").splits["train"]
         return split[0].first, split.identity
 
     file.write_text("one")

@@ -16,6 +16,12 @@ from filelock import FileLock
 from scenarios import WORLD
 
 HERE = Path(__file__).parent
+TORCHRUN = ["torch.distributed.run", "--nproc-per-node", str(WORLD), "--rdzv-backend", "c10d"]
+TORCHRUN += ["--rdzv-endpoint", "127.0.0.1:0", "--local-addr", "127.0.0.1"]
+ACCELERATE = ["accelerate.commands.launch", "--num_processes", str(WORLD), "--main_process_port", "0"]
+ACCELERATE += ["--use_fsdp", "--fsdp_version", "2", "--fsdp_auto_wrap_policy", "NO_WRAP"]
+ACCELERATE += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
+BY_ACCELERATE = ("sharded_worker.py",)
 SECONDS = 400  # far more than a launch takes; what is reached only when the processes hang
 
 
@@ -53,9 +59,8 @@ def launch(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[dic
 
 def _launch(script: str, folder: Path) -> str:
     """What went wrong, with the output of all processes; nothing if nothing did."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(WORLD)]
-    command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0"]
-    command += ["--local-addr", "127.0.0.1", str(HERE / script), str(folder)]
+    command = [sys.executable, "-m", *(ACCELERATE if script in BY_ACCELERATE else TORCHRUN)]
+    command += [str(HERE / script), str(folder)]
     process = subprocess.Popen(
         command,
         env=os.environ | {"OMP_NUM_THREADS": "1"},

@@ -29,6 +29,12 @@ def main(folder: Path) -> None:
     saw: dict[str, Any] = {}
     for name, scenario in FSDP_SCENARIOS.items():
         saw[name] = scenarios.train(scenario, sharded(scenario, mesh), rank)
+    saw["sketches"] = {
+        name: scenarios.train(scenario, sharded(scenario, mesh), rank)
+        for name, scenario in scenarios.FSDP_SKETCHES.items()
+    }
+    saw["half"] = scenarios.train(scenarios.HALF, sharded(scenarios.HALF, mesh), rank)
+    saw["features"] = raised(lambda: scenarios.FEATURES(sharded(Scenario(PCGRAD), mesh)))
     plain = Scenario(PCGRAD)
     saw["clipped"] = scenarios.train(plain, sharded(plain, mesh), rank, clip=0.1)
     saw["hybrid"] = scenarios.train(scenarios.HYBRID, sharded(scenarios.HYBRID, hybrid), rank)

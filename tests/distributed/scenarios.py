@@ -102,7 +102,20 @@ RLW = partial(gradaccord.RLW, seed=3)
 FAMO = partial(gradaccord.FAMO, lr=0.2)
 LOSS_SCALE = partial(gradaccord.LossScale, decay=0.5)
 TCHEBYCHEFF = partial(gradaccord.SmoothTchebycheff, mu=0.3)
+FEATURES = partial(GRADVAC, decide="features")
 CONSTANT = partial(gradaccord.TorchJD, weighting="Constant", weights=[1, 2, 5])  # by the task's place
+
+
+def sketched(make: Callable[..., Any]) -> Callable[..., Any]:
+    """A method with sketches, of these small parameters too."""
+
+    def build(model: nn.Module, **options: Any) -> Any:
+        method = make(model, memory="sketch", **options)
+        method.task_gradients.small = 4
+        return method
+
+    return build
+
 
 COUNTED: dict[str, Any] = {"splits": dict.fromkeys(TASKS, UNEQUAL), "counted": True}
 ACCUMULATED: dict[str, Any] = {"splits": {"a": MICRO, "b": UNEQUAL, "c": MICRO}, "counted": True}
@@ -146,6 +159,9 @@ SCENARIOS = {
     "unequal item counts": Scenario(LAYERS, **COUNTED),
     "one batch under all heads": Scenario(PCGRAD, shared=True),
     "one batch under all heads, counted": Scenario(LAYERS, shared=True, **COUNTED),
+    "host memory": Scenario(partial(LAYERS, memory="cpu"), **COUNTED),
+    "host memory, one batch under all heads": Scenario(partial(PCGRAD, memory="cpu"), shared=True),
+    "host memory, embedding table": Scenario(partial(GRADVAC, memory="cpu"), **TABLE),
     "embedding table": Scenario(GRADVAC, **TABLE),
     "embedding table, float32": Scenario(PCGRAD, dtype=torch.float32, **(TABLE | {"optimizer": SGD})),
 }
@@ -176,6 +192,25 @@ DDP_SCENARIOS = SCENARIOS | {
     "static graph": Scenario(PCGRAD, ddp={"static_graph": True}),
     "unused parameters looked for": Scenario(PCGRAD, ddp={"find_unused_parameters": True}),
     "sparse embedding gradients": Scenario(PCGRAD, **SPARSE),
+    # A sum of sketches is the sketch of the sum: equal to the joined batch to the last digits.
+    "sketches": Scenario(sketched(LAYERS), **COUNTED),
+    "sketches, float32": Scenario(sketched(PCGRAD), dtype=torch.float32, optimizer=SGD),
+    "sketches, accumulation": Scenario(sketched(GRADVAC), **ACCUMULATED),
+    "sketches, one batch under all heads": Scenario(sketched(PCGRAD), shared=True, **COUNTED),
+    "sketches, accumulation under all heads": Scenario(
+        sketched(LAYERS), shared=True, counted=True, splits=dict.fromkeys(TASKS, MICRO)
+    ),
+    "sketches, a task missing on a process": Scenario(sketched(PCGRAD), **MISSING),
+    "sketches, embedding table": Scenario(sketched(GRADVAC), **TABLE),
+    "sketches, sparse embedding gradients": Scenario(sketched(PCGRAD), **SPARSE),
+    "sketches, table dense on one process": Scenario(sketched(PCGRAD), **HALF_DENSE),
+    "sketches, bucket views": Scenario(
+        sketched(PCGRAD), ddp={"gradient_as_bucket_view": True}, plain_first=True
+    ),
+    "sketches, static graph": Scenario(sketched(PCGRAD), ddp={"static_graph": True}),
+    "features": Scenario(FEATURES, shared=True),
+    "features, unequal item counts": Scenario(FEATURES, shared=True, **COUNTED),
+    "features, embedding table": Scenario(FEATURES, shared=True, **TABLE),
     "table rows, dense on one process": Scenario(PCGRAD, **HALF_DENSE),
 }
 
@@ -191,6 +226,18 @@ FSDP_SCENARIOS = SCENARIOS | {
     ),
 }
 
+# Each process sketches its own part: other weights than on one process, the same on both. With the
+# plain sum the weights are known, and the second pass is seen alone.
+FSDP_SKETCHES = {
+    "sum": Scenario(sketched(SUM), **COUNTED),
+    "sum, accumulation": Scenario(sketched(SUM), **FSDP_ACCUMULATED),
+    "sum, one batch under all heads": Scenario(sketched(SUM), shared=True),
+    "sum, embedding table": Scenario(sketched(SUM), **TABLE),
+    "PCGrad": Scenario(sketched(PCGRAD), **COUNTED),
+    "GradVac by layer": Scenario(sketched(LAYERS), shared=True),
+}
+
+HALF = Scenario(partial(PCGRAD, memory="half"), **COUNTED)
 LONG = Scenario(LAYERS, dtype=torch.float32)
 NORM = Scenario(PCGRAD, net={"norm": True})
 FRAGILE_PASS = Scenario(FAMO, shared=True, **COUNTED)
@@ -307,6 +354,33 @@ def train(
         grams=torch.stack([gram for _, gram in seen]),
         norms=norms,
     )
+
+
+SENT = Scenario(LAYERS, dtype=torch.float32, net={"rows": 4096}, optimizer=SGD, **ACCUMULATED)
+
+
+def varying_gradients(model: nn.Module, rank: int | None) -> list[dict[str, torch.Tensor]]:
+    """The gradients of five steps whose tasks, and what they reach, change from step to step."""
+    scenario, method, found = Scenario(PCGRAD), PCGRAD(model), []
+    processes = (0, 1) if rank is None else (rank,)
+    for step, (tasks, further) in enumerate(
+        [("ab", {}), ("ab", {1: "c"}), ("bca", {0: "b"}), ("c", {}), ("ab", {0: "c", 1: "c"})]
+    ):
+
+        def call(task: str, step: int = step, further: dict[int, str] = further) -> Any:
+            parts = []
+            for process in processes:
+                half = HALVES[process][0]
+                value = loss(scenario, model, step, task, half)
+                if process in further:  # this process's items reach another head, too
+                    value = value + loss(scenario, model, step, further[process], half)
+                parts.append(value)
+            return torch.stack(parts).mean()
+
+        method.backward({task: partial(call, task) for task in tasks})
+        found.append(gradient_of(model))
+        model.zero_grad()
+    return found
 
 
 FAILURES = {

@@ -85,9 +85,34 @@ def test_running_statistics_that_ddp_does_not_send_round_stay_each_process_s_own
             torch.testing.assert_close(of_rank["own statistics"].weights[name], buffer)
 
 
+def test_a_gradient_is_sent_while_the_next_task_runs(saw: Any) -> None:
+    steps = [f"{what} {task}" for task in scenarios.TASKS for what in ("run", "send")]
+    for of_rank in saw:
+        assert of_rank["order"] == ["run a", "run b", "run c", "second step", *steps]
+
+
+def test_when_a_gradient_is_sent_does_not_show_in_the_last_bit(saw: Any) -> None:
+    for of_rank in saw:
+        assert scenarios.same(of_rank["early"].weights, of_rank["late"].weights)
+        assert scenarios.distance(of_rank["early"].weights, of_rank["early"].start) > 0.1
+
+
+def test_tasks_and_what_they_reach_may_change_from_step_to_step(saw: Any) -> None:
+    joined = scenarios.varying_gradients(scenarios.net(Scenario(PCGRAD)), None)
+    for of_rank in saw:
+        for step, (found, expected) in enumerate(zip(of_rank["varying"], joined, strict=True)):
+            assert found.keys() == expected.keys(), (
+                step
+            )  # no zeros where no process reaches a parameter
+            assert scenarios.distance(found, expected) < 1e-12, step
+
+
+@pytest.mark.parametrize("when", ["failures", "failures later"])
 @pytest.mark.parametrize("kind", scenarios.FAILURES)
-def test_failure_on_one_process_raises_on_all_and_changes_nothing(kind: str, saw: Any) -> None:
-    seen = [of_rank["failures"][kind] for of_rank in saw]
+def test_failure_on_one_process_raises_on_all_and_changes_nothing(
+    kind: str, when: str, saw: Any
+) -> None:
+    seen = [of_rank[when][kind] for of_rank in saw]
     for each in seen:
         assert each["raised"] is not None
         assert each["kept"]
@@ -104,9 +129,10 @@ def test_failure_on_one_process_raises_on_all_and_changes_nothing(kind: str, saw
         assert seen[1]["raised"][0] == "ZeroDivisionError"
 
 
+@pytest.mark.parametrize("when", ["failures", "failures later"])
 @pytest.mark.parametrize("kind", scenarios.FAILURES)
-def test_processes_are_in_step_after_a_failure(kind: str, saw: Any) -> None:
-    first, second = (of_rank["failures"][kind]["afterwards"] for of_rank in saw)
+def test_processes_are_in_step_after_a_failure(kind: str, when: str, saw: Any) -> None:
+    first, second = (of_rank[when][kind]["afterwards"] for of_rank in saw)
     assert scenarios.same(first.weights, second.weights)
     assert scenarios.same(first.state, second.state)
 
@@ -114,13 +140,36 @@ def test_processes_are_in_step_after_a_failure(kind: str, saw: Any) -> None:
 @pytest.mark.parametrize("at", ["forward", "backward"])
 def test_a_failure_in_one_pass_over_all_heads_raises_on_all(at: str, saw: Any) -> None:
     first, second = (of_rank["failures of one pass"][at] for of_rank in saw)
-    assert first["raised"][0] == "RuntimeError"
+    assert first["raised"][0] == "ProcessFailedError"
     assert first["raised"][1].startswith("Process 1 of 2 failed: ZeroDivisionError")
     assert second["raised"][0] == "ZeroDivisionError"
     assert first["kept"]
     assert second["kept"]
     assert scenarios.same(first["afterwards"].weights, second["afterwards"].weights)
     assert scenarios.same(first["afterwards"].state, second["afterwards"].state)
+
+
+def test_half_precision_is_the_same_on_every_process_and_near_the_joined_batch(saw: Any) -> None:
+    first, second = (of_rank["half"] for of_rank in saw)
+    assert scenarios.same(first.weights, second.weights)
+    assert scenarios.error(first, scenarios.alone(scenarios.HALF)) < 0.05
+
+
+def test_a_loss_that_differs_in_the_second_pass_of_one_process_raises_on_all(saw: Any) -> None:
+    first, second = (of_rank["failure of a second pass"] for of_rank in saw)
+    assert first["raised"][0] == "ProcessFailedError"
+    assert first["raised"][1].startswith("Process 1 of 2 failed: ValueError: Task 'b' gave the loss")
+    assert second["raised"][0] == "ValueError"
+    assert first["kept"]
+    assert second["kept"]
+    assert scenarios.same(first["afterwards"].weights, second["afterwards"].weights)
+    assert scenarios.same(first["afterwards"].state, second["afterwards"].state)
+
+
+def test_features_of_other_heads_on_a_process_raise_on_all(saw: Any) -> None:
+    for of_rank in saw:
+        assert of_rank["other heads"][0] == "ValueError"
+        assert "every process must bring the same ones" in of_rank["other heads"][1]
 
 
 def test_overflow_on_one_process_makes_the_scaler_skip_the_step_on_all(saw: Any) -> None:

@@ -36,6 +36,27 @@ def test_method_state_is_the_same_on_every_process(name: str, saw: Any) -> None:
     assert scenarios.same(first, second)
 
 
+@pytest.mark.parametrize("name", scenarios.FSDP_SKETCHES)
+def test_sketches_of_shards(name: str, saw: Any) -> None:
+    scenario = scenarios.FSDP_SKETCHES[name]
+    first, second = (of_rank["sketches"][name] for of_rank in saw)
+    assert scenarios.same(first.weights, second.weights)
+    assert scenarios.same(first.state, second.state)
+    torch.testing.assert_close(first.grams, second.grams, rtol=0, atol=0)
+    if name.startswith("sum"):
+        assert scenarios.error(first, scenarios.alone(scenario)) < 1e-12
+
+
+def test_half_precision_of_shards(saw: Any) -> None:
+    first, second = (of_rank["half"] for of_rank in saw)
+    assert scenarios.same(first.weights, second.weights)
+    assert scenarios.error(first, scenarios.alone(scenarios.HALF)) < 0.05
+
+
+def test_deciding_by_features_is_refused(saw: Any) -> None:
+    assert_refused(saw, "features", "`decide` is 'features'", "use DDP")
+
+
 def test_hybrid_sharding_equals_joined_batch(saw: Any) -> None:
     joined = scenarios.alone(scenarios.HYBRID)
     for of_rank in saw:
@@ -86,7 +107,7 @@ def test_other_numbers_of_shared_batches_raise_on_all(saw: Any) -> None:
 
 
 def test_process_without_tasks_raises_on_all(saw: Any) -> None:
-    assert [of_rank["no task"][0] for of_rank in saw] == ["RuntimeError", "ValueError"]
+    assert [of_rank["no task"][0] for of_rank in saw] == ["ProcessFailedError", "ValueError"]
     for of_rank in saw:
         assert "`losses` is empty" in of_rank["no task"][1]
 

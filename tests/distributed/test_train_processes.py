@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from train_scenarios import BROKEN, METHODS, SHARDED, run
+from train_scenarios import BROKEN, METHODS, run
 from train_toy import weights
-from transformers import AutoModel
 
 SCRIPT = "train_worker.py"
 
@@ -57,19 +56,3 @@ def test_a_finished_run_is_read_and_not_overwritten_by_any_process(launch):
     for rank in launch(SCRIPT):
         assert rank["codes"]["finished"] == 0
         assert rank["codes"]["refused"] == 2
-
-
-def test_sharded_by_fsdp2_it_is_the_same_run_and_resumes(launch, tmp_path):
-    """Weights, gradients and optimiser in halves; checkpoints and the saved model whole."""
-    two = launch(SCRIPT)
-    for rank in two:
-        codes = {name: code for name, code in rank["codes"].items() if name.startswith("sharded")}
-        assert codes == {"sharded": 0, "sharded, interrupted": 130, "sharded, resumed": 0}
-        for key, value in rank["weights"]["sharded"].items():
-            assert torch.equal(value, rank["weights"]["again"][key]), key
-            assert torch.allclose(value, rank["weights"][SHARDED][key], atol=1e-6), key
-    toy = Path(two[0]["toy"])
-    assert run(toy / f"{SHARDED}.json", tmp_path / "run") == 0
-    expected = AutoModel.from_pretrained(tmp_path / "run" / "model").state_dict()
-    for key, value in AutoModel.from_pretrained(two[0]["model"]).state_dict().items():
-        assert torch.allclose(value, expected[key], atol=1e-6), key

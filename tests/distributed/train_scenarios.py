@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
+import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +17,7 @@ from small_models import save_checkpoint
 from train_toy import content_of, without_dropout, write_files
 
 from gradaccord.cli.app import main
+from gradaccord.train.loop import TrainingLoop
 
 METHODS: dict[str, Any] = {
     "sum": "sum",
@@ -37,6 +42,32 @@ def prepare(folder: Path) -> Path:
         text = json.dumps({**content, "method": method, "train": train})
         (folder / f"{name}.json").write_text(text)
     return folder
+
+
+def prepared_once(folder: Path, first: bool) -> dict[str, Any]:
+    """What every process begins with: files made by the first one, and a record of what it saw."""
+    warnings.filterwarnings("error", module="gradaccord")
+    if first:
+        prepare(folder / "toy")
+        (folder / "prepared").touch()
+    while not (folder / "prepared").exists():
+        time.sleep(0.05)
+    return {"toy": str(folder / "toy"), "codes": {}, "weights": {}}
+
+
+def interrupted(file: Path, out: Path, here: bool) -> int:
+    """Ctrl-C that reaches one process alone, in the middle of a step. here: this is that process."""
+    taken = TrainingLoop.take_step
+
+    def step(loop: TrainingLoop, log: Any) -> int:
+        if here and loop.step == 4:
+            os.kill(os.getpid(), signal.SIGINT)
+        return taken(loop, log)
+
+    TrainingLoop.take_step = step  # type: ignore[method-assign]
+    code = run(file, out)
+    TrainingLoop.take_step = taken  # type: ignore[method-assign]
+    return code
 
 
 def run(file: Path, out: Path, *options: str) -> int:

@@ -20,13 +20,13 @@ from gradaccord.cli.app import app
 from gradaccord.compare.specs import parse_methods
 from gradaccord.compare.sweep import Range
 from gradaccord.core.options import options_of
+from gradaccord.data.samplers import SAMPLERS
 from gradaccord.meta.settings import FewShotSettings, parse_overrides, settings_for
 from gradaccord.methods.registry import METHODS, REGULARIZERS
 from gradaccord.recipes import recipe_texts
 from gradaccord.tasks.registry import KINDS, build
 from gradaccord.train.config_file import check_config, read_config
 from gradaccord.train.optimizers import OPTIMIZERS
-from gradaccord.train.step_batches import SAMPLERS
 
 # As people type them, beside values of every type.
 TYPED = st.one_of(

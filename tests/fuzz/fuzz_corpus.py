@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from fuzz_mutations import DEEP
+from fuzz_runs import comparison_folder
 from fuzz_seeds import (
     MRQA,
     MULTIRC,
@@ -146,6 +147,7 @@ CASES: dict[str, tuple[str, Changes, str]] = {
     "jsonl: half a surrogate pair": ("own masked_lm jsonl", lambda: {"a.jsonl": b'{"text": "\\ud800"}'}, "cannot be read"),
     "google: half a surrogate pair": ("set google-compression sent-comp.train1.json", lambda: {"sent-comp.train1.json": b'{"graph": {"sentence": "\\ud800"}, "compression": {"text": "x"}}'}, "sent-comp.train1.json cannot be read"),
     "jsonl: a number of 5000 digits": ("own masked_lm jsonl", lambda: {"a.jsonl": b'{"text": ' + b"9" * 5000 + b"}"}, "line 1 cannot be read"),
+    "jsonl: a column of 5000 digits": ("own question_answering jsonl", lambda: {"a.jsonl": b'{"' + b"9" * 5000 + b'": "x"}'}, "there is no column 'question'"),
     "jsonl: nested too deep": ("own masked_lm jsonl", lambda: {"a.jsonl": b'{"text": ' + b"[" * DEEP}, "line 1 cannot be read (RecursionError"),
     "json: nested too deep": ("own classification json", lambda: {"a.json": b"[" * DEEP}, "RecursionError"),
     "parquet: a cell of bytes": ("own masked_lm parquet", cell(b"\xff"), "of the type bytes: give a text"),
@@ -171,13 +173,14 @@ CASES: dict[str, tuple[str, Changes, str]] = {
     "model: a width of text": ("model bert", config("model bert", hidden_size="wide"), "cannot be loaded"),
     "model: a billion layers": ("model bert", config("model bert", num_hidden_layers=10**9), "`num_hidden_layers` is 1000000000"),
     "model: a billion positions": ("model bert", config("model bert", max_position_embeddings=10**9), "`max_position_embeddings`"),
-    "model: filters of text": ("model conv4", config("model conv4", filters="2"), "config.json cannot be read"),
+    "model: filters of text": ("model conv4", config("model conv4", filters="2"), "`filters` is '2': it must be a whole number"),
     "model: a width beyond memory": ("model characters", config("model characters", width=9_000_000), "do not belong together"),
     "model: characters that are none": ("model characters", lambda: {"characters.json": b"[1, {}]"}, "characters.json cannot be read"),
     "run: results nested too deep": ("run folder", lambda: {"run/results.json": b"[" * DEEP}, "results.json is damaged (maximum recursion"),
     "run: half a surrogate pair": ("run folder", lambda: {"run/results.json": b'{"seed": "\\ud800"}'}, "results.json is damaged ('utf-8' codec"),
     "run: a task without its metric": ("run folder", metrics, "has no metric"),
     "run: about is a list": ("run folder", lambda: {"run/about.json": b"[1]"}, "about.json is damaged"),
+    "comparison: scores of no split": ("comparison folder", lambda: {"run/comparison.json": json.dumps({**json.loads(comparison_folder()["comparison.json"]), "split": ""}).encode()}, "comparison.json is damaged"),
     "comparison: a command of numbers": ("comparison folder", lambda: {"run/about.json": b'{"command": [1], "started": 2}'}, "about.json is damaged"),
     "few-shot: settings are a list": ("fewshot settings", lambda: {"settings.json": b"[1]"}, "settings.json is damaged"),
     "predict: nested too deep": ("predict file", lambda: {"a.jsonl": b'{"a":' * DEEP}, "line 1 cannot be read (RecursionError"),

@@ -54,7 +54,7 @@ def run_files(seed: int = 0, **options: Any) -> dict[str, bytes]:
     }
 
 
-def _comparison() -> dict[str, bytes]:
+def comparison_folder() -> dict[str, bytes]:
     config = check_config({"tasks": {"a": "sst"}})
     runs = [
         Run(Spec(method), seed, Path(method, f"seed-{seed}"), config,
@@ -79,7 +79,7 @@ def settings(folder: Path) -> Any:
     """The settings of a few-shot run that is resumed."""
     from gradaccord.meta.settings import FewShotSettings
 
-    return FewShotSettings.read(folder / "settings.json")
+    return FewShotSettings.read(folder)
 
 
 def questions(folder: Path) -> Any:
@@ -99,7 +99,9 @@ def run_seeds() -> dict[str, Seed]:
     return {
         "run folder": Seed(inside, report, damaged_file),
         "comparison folder": Seed(
-            {f"run/{name}": content for name, content in _comparison().items()}, report, damaged_file
+            {f"run/{name}": content for name, content in comparison_folder().items()},
+            report,
+            damaged_file,
         ),
         "fewshot settings": Seed({"settings.json": chosen}, settings, damaged_json),
         "predict file": Seed(

@@ -22,6 +22,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from gradaccord.cli.app import main
+from gradaccord.compare.specs import parse_methods
 from gradaccord.recipes import recipe_texts
 from gradaccord.train.config_file import check_config
 
@@ -48,6 +49,12 @@ def test_whole_configurations_are_taken() -> None:
     assert refusal(lambda: check_config(plain())) is None
     for text in recipe_texts().values():
         assert read_text(text.encode()) is None
+
+
+def test_very_long_words_are_shortened() -> None:
+    sentence = refusal(lambda: parse_methods(f"{'1' * 900},{'2' * 5000}"))
+    assert sentence is not None
+    assert f"'{'1' * 100}" in sentence
 
 
 def test_there_are_options_to_try() -> None:

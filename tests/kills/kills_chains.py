@@ -11,9 +11,10 @@ from few_shot_runs import write_patterns
 from small_models import save_checkpoint
 from train_toy import content_of, write_files
 
-from gradaccord.meta.settings import ALGORITHMS, SHARE
+from gradaccord.meta.algorithms import ALGORITHMS, SHARE
 from gradaccord.methods.registry import ADDITIONS, METHODS, SINGLE_TASK
-from gradaccord.train.config_file import check_config, write_config
+from gradaccord.runs.config_files import write_config
+from gradaccord.train.config_file import check_config
 
 CONFIG, PICTURES = "small.yaml", "pictures.zip"
 TRAIN = {"steps": 20, "save_every": 2, "evaluate_every": 5, "batch_size": 4}

@@ -13,9 +13,9 @@ import torch
 from gradaccord.runs.checkpoints import CHECKPOINTS, CheckpointError, Checkpoints, load
 
 TIMES = re.compile(r"(.*_)?(seconds|processor|memory_mb|memory|finished|log_bytes)")
-# Pages, pictures and TensorBoard's files hold times; the database is compared by its trials.
+# Pages, pictures and trackers' files hold times; the database is compared by its trials.
 NOT_COMPARED = re.compile(
-    r"about\.json|sums\.json|output\.txt|\.lock|.*\.(html|png|svg|md|csv|db|lock)|events\..*"
+    r"about\.json|trackers\.json|sums\.json|output\.txt|\.lock|.*\.(html|png|svg|md|csv|db|lock)"
 )
 WEIGHTS = (".safetensors", ".pt")
 
@@ -91,6 +91,7 @@ def _bits(tensor: torch.Tensor) -> tuple[torch.Size, bytes]:
 
 def _files(folder: Path) -> dict[str, Path]:
     found = {p.relative_to(folder).as_posix(): p for p in folder.rglob("*") if p.is_file()}
+    found = {name: path for name, path in found.items() if "tensorboard" not in Path(name).parts}
     kept = {name: path for name, path in found.items() if not NOT_COMPARED.fullmatch(path.name)}
     return kept | {name: path for name, path in found.items() if path.name == "sweep.db"}
 
@@ -109,7 +110,7 @@ def _content(path: Path, folder: Path) -> Any:
 
 
 def _trials(path: Path) -> Iterator[list[Any]]:
-    from gradaccord.compare.sweep import read_study
+    from gradaccord.compare.study import read_study
 
     for trial in read_study(path.parent).trials:
         yield [trial.number, trial.state.name, trial.params, trial.value]

@@ -44,7 +44,10 @@ class Session:
     def kill(self, *, others: bool) -> int:
         """kill -9 of the group, and of all processes that it started, if wanted; the exit code."""
         started = self.started() if others else []
-        os.killpg(self.pid, signal.SIGKILL)
+        try:
+            os.killpg(self.pid, signal.SIGKILL)
+        except ProcessLookupError:  # just forked, and not yet the leader of its group
+            os.kill(self.pid, signal.SIGKILL)
         for process in started:
             with suppress(psutil.NoSuchProcess):
                 process.kill()

@@ -30,7 +30,7 @@ def test_a_run_that_is_killed_twice_ends_bit_equal():
 def test_every_method_and_few_shot_learner_has_a_chain(tmp_path):
     from kills_chains import chains
 
-    from gradaccord.meta.settings import ALGORITHMS
+    from gradaccord.meta.algorithms import ALGORITHMS
     from gradaccord.methods.registry import ADDITIONS, NAMES
 
     names = {f"train {name}" for name in NAMES} | {f"fewshot {name}" for name in ALGORITHMS}

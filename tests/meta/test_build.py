@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 
 from gradaccord.data.images.class_folders import ImageClasses
+from gradaccord.meta.algorithms import ALGORITHMS, SHARE
 from gradaccord.meta.build import build_learner, build_network
 from gradaccord.meta.presets import PRESETS
-from gradaccord.meta.settings import ALGORITHMS, SHARE, settings_for
+from gradaccord.meta.settings import settings_for
 
 
 def test_every_algorithm_and_preset_can_be_built():

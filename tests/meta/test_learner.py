@@ -378,7 +378,7 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "labels": (
         lambda: MAML(Net()).backward([Task(torch.zeros(3, 2), torch.zeros(2), *[torch.zeros(1)] * 2)]),
-        "Task 0 has 3 support inputs and 2 labels: give as many.",
+        "Task 0 has 3 support inputs and 2 labels: give one label per input.",
     ),
     "no queries": (
         lambda: MAML(Net()).backward(batch(queries=0)),

@@ -9,7 +9,7 @@ pytest.importorskip("PIL")
 from few_shot_runs import newest_state, write_patterns
 
 from gradaccord.data.images.class_splits import load
-from gradaccord.meta.records import RunRecord, read_records, record_name, record_run
+from gradaccord.meta.records import FewShotRecord, read_records, record_name, record_run
 from gradaccord.meta.run import Run, validation_curve
 from gradaccord.meta.settings import settings_for
 
@@ -41,7 +41,7 @@ def test_a_run_is_recorded_and_read(tmp_path, monkeypatch):
     assert 0 <= record.core_hours < 1
     assert "torch" in record.versions
     assert record.settings.data_dir is None  # a path of this machine
-    path = record.write(tmp_path / "records")
+    path = record.save(tmp_path / "records")
     assert path.name == "patterns-5way-1shot-fomaml-2tasks-4iterations-rate0.1-seed3.json"
     assert read_records(tmp_path / "records") == [record]
     path.write_text("{}")
@@ -65,7 +65,7 @@ def made(**changes):
         "versions": {}, "iterations": 5, "finished": False, "best_iteration": 5, "core_hours": None,
         "training_hours": 0.1, "curve": [(0, 20.0, 1.0), (5, 30.0, 1.0)], "tests": [],
     }  # fmt: skip
-    return RunRecord(**(values | changes))
+    return FewShotRecord(**(values | changes))
 
 
 @pytest.mark.parametrize(
@@ -78,10 +78,10 @@ def made(**changes):
     ],
 )
 def test_another_run_is_not_overwritten(tmp_path, changes, sentence):
-    path = made().write(tmp_path)
+    path = made().save(tmp_path)
     with pytest.raises(ValueError, match=f"is the record of another run, {sentence}"):
-        made(**changes).write(tmp_path)
+        made(**changes).save(tmp_path)
     assert read_records(tmp_path) == [made()]
     longer = made(curve=[*made().curve, (9, 33.0, 1.0)], iterations=9, finished=True)
-    assert longer.write(tmp_path) == path  # the same run, later
+    assert longer.save(tmp_path) == path  # the same run, later
     assert read_records(tmp_path) == [longer]

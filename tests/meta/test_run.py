@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -13,10 +15,11 @@ pytest.importorskip("PIL")
 from few_shot_runs import final_state, newest_state, same, write_patterns
 
 from gradaccord.data.images.class_splits import load
-from gradaccord.meta.build import rate_at
+from gradaccord.meta.algorithms import ALGORITHMS
+from gradaccord.meta.progress import RunProgress
 from gradaccord.meta.run import Run
 from gradaccord.meta.saved_runs import Trained
-from gradaccord.meta.settings import ALGORITHMS, settings_for
+from gradaccord.meta.settings import settings_for
 from gradaccord.runs.checkpoints import Checkpoints
 from gradaccord.runs.checkpoints import load as load_checkpoint
 from gradaccord.runs.files import RunFolderError
@@ -52,6 +55,50 @@ def test_stopped_at_any_iteration_and_gone_on_equals_unbroken(pictures, tmp_path
     assert same(final_state(tmp_path / "broken"), final_state(tmp_path / "unbroken"))
 
 
+def test_ctrl_c_saves_after_the_iteration_or_validation_and_says_so(pictures, tmp_path):
+    settings = settings_for(
+        "fomaml", filters=4, queries=2, tasks=2, iterations=3, validate_every=3, validation_tasks=3,
+        test_queries=2,
+    )  # fmt: skip
+    splits, said = load(pictures), []
+    moments = iter(["validating, 0%", "training", "validating, 0%"])
+
+    def press(progress: RunProgress) -> None:
+        nonlocal moment
+        if progress.doing == moment:
+            moment = ""
+            signal.raise_signal(signal.SIGINT)
+            while not said:  # it is told by another thread
+                time.sleep(0.001)
+
+    for reached in (1, 2, 3):
+        said.clear()
+        run, moment = Run(settings, splits, tmp_path / "run", say=said.append), next(moments)
+        assert not run.train(press)
+        assert newest_state(tmp_path / "run")["iteration"] == reached
+        what = "validation" if reached != 2 else "iteration"
+        assert said[0].startswith(f"Ctrl-C: finishing this {what}, then saving a checkpoint;")
+    assert run.finished  # the last was pressed in the last validation
+    assert Run(settings, splits, tmp_path / "run").train()
+
+
+def test_what_a_kill_in_the_last_save_left_goes_when_the_run_goes_on(pictures, tmp_path):
+    settings = settings_for(
+        "reptile", filters=4, train_shots=4, inner_batch=5, inner_steps=1, evaluation_steps=1,
+        iterations=2, validate_every=1, validation_tasks=2, test_queries=2, queries=2,
+    )  # fmt: skip
+    folder, splits = tmp_path / "run", load(pictures)
+    Run(settings, splits, folder).train()
+    whole = sorted(path.relative_to(folder) for path in folder.rglob("*"))
+    (newest,) = folder.glob("checkpoints/step-*2")
+    for left in (f"{newest.name}.old", "step-00000003.tmp", "step-00000000"):
+        shutil.copytree(newest, newest.with_name(left))
+    (folder / "best-99.pt").write_bytes(b"of a checkpoint that is gone")
+    Run(settings, splits, folder).train()
+    assert sorted(path.relative_to(folder) for path in folder.rglob("*")) == whole
+    assert (folder / "best-99.pt").relative_to(folder) not in whole
+
+
 def test_minutes_end_a_run_and_its_linear_schedule(pictures, tmp_path):
     settings = settings_for(
         "reptile", minutes=0.01, filters=4, train_shots=4, inner_batch=5, evaluation_steps=2,
@@ -62,7 +109,7 @@ def test_minutes_end_a_run_and_its_linear_schedule(pictures, tmp_path):
     assert run.train()
     assert 0.6 <= run.progress.seconds < 5
     assert run.optimizer.param_groups[0]["lr"] < 0.9
-    assert rate_at(settings, 1.0) == 0.0
+    assert run.schedule.factor(1.0) == 0.0
 
 
 def test_training_learns_and_the_best_is_kept(pictures, tmp_path):
@@ -75,7 +122,7 @@ def test_training_learns_and_the_best_is_kept(pictures, tmp_path):
     run.train()
     tested = run.test()
     assert torch.equal(torch.get_rng_state(), state)
-    assert run.history[-1][1] > run.history[0][1] + 5
+    assert run.history[-1][1] > run.history[0][1] + 3
     best = [accuracy for accuracy, _ in run.best]
     assert best == sorted((entry[1] for entry in run.history), reverse=True)[:2]
     assert {path.name for path in (tmp_path / "run").glob("best-*.pt")} == {

@@ -24,28 +24,31 @@ def test_overrides_are_text_that_the_model_reads() -> None:
 
 def test_what_is_saved_is_read(tmp_path) -> None:
     settings = settings_for("dotprod-inner", align_cap=float("inf"))
-    settings.save(tmp_path / "settings.json")
-    assert FewShotSettings.read(tmp_path / "settings.json") == settings
+    settings.save(tmp_path)
+    assert FewShotSettings.read(tmp_path) == settings
 
 
 def test_emptied_settings_are_damaged_and_not_the_defaults(tmp_path) -> None:
-    path = tmp_path / "settings.json"
-    path.write_text("{}")
+    (tmp_path / "settings.json").write_text("{}")
     with pytest.raises(ValueError, match=r"is damaged \(it does not name algorithm and data\): put"):
-        FewShotSettings.read(path)
+        FewShotSettings.read(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ({"shot": 1}, "There is no setting 'shot': did you mean 'shots'?"),
-        ({"ways": 1}, "`ways` is 1: it must be at least 2."),
-        ({"outer_lr": 0.0}, "`outer_lr` is 0.0: it must be above 0."),
-        ({"clock": "sun"}, "`clock` is 'sun': choose one of wall, processor."),
+        ({"shot": 1}, "the top level has no key 'shot': did you mean 'shots'?"),
+        ({"ways": 1}, "`ways` is 1: input should be greater than or equal to 2."),
+        ({"outer_lr": 0.0}, "`outer_lr` is 0.0: input should be greater than 0."),
+        ({"clock": "sun"}, "`clock` is 'sun': input should be 'wall' or 'processor'."),
         ({"iterations": None}, "`iterations` and `minutes` are both left out: give the run an end."),
     ],
 )
 def test_a_mistake_is_one_sentence(values, sentence) -> None:
     with pytest.raises(ValueError) as caught:
         FewShotSettings.of(values)
-    assert str(caught.value) == sentence
+    assert str(caught.value) == f"The few-shot settings: {sentence}"
+
+
+def test_every_setting_is_described() -> None:
+    assert all(field.description for field in FewShotSettings.model_fields.values())

@@ -9,6 +9,7 @@ from torch import nn
 from toy import losses_of, trunk
 
 import gradaccord
+from gradaccord.methods.combine.combination import Combination
 
 
 @pytest.mark.parametrize(
@@ -54,3 +55,64 @@ def test_large_numbers_in_float64_are_finite():
     weight = nn.Parameter(torch.ones(3, dtype=torch.float64))
     method = gradaccord.Sum([("weight", weight)], measure=False)
     assert method.backward({"a": lambda: (weight * 1e200).sum()}).finite
+
+
+class Heavy(Combination):
+    """A method with one weight for all, however large."""
+
+    weight = 1.0
+
+    def weigh(self, measured):
+        return torch.full(measured.grams.shape[:2], self.weight, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1024.0])
+@pytest.mark.parametrize(
+    ("dtype", "slope", "weight", "fits"),
+    [
+        (torch.float32, 1.0, 1.0, True),
+        (torch.float32, 1e10, 1e20, True),
+        (torch.float32, 1e10, 3e28, False),
+        (torch.float32, 1e-3, 1e30, True),
+        (torch.float32, 1e3, 1e36, False),
+        (torch.float64, 1e10, 3e28, True),
+        (torch.float16, 20000.0, 1.0, True),
+        (torch.float16, 40000.0, 1.0, False),
+    ],
+)
+def test_what_overflows_near_the_largest_number_is_not_finite(dtype, slope, weight, fits, scale):
+    """The gradients' lengths tell where `.grad` need not be looked at, and never hide an inf.
+
+    slope: of both tasks, times the loss scale; each of them is finite.
+    """
+    parameter = nn.Parameter(torch.ones(1, dtype=dtype))
+    scaler = torch.amp.GradScaler("cpu", init_scale=scale)
+    method = Heavy([("weight", parameter)], engine=scaler)
+    method.weight = weight
+    report = method.backward(
+        {name: lambda: (parameter.double() * (slope / scale)).sum() for name in "ab"}
+    )
+    assert torch.isfinite(report.gram).all()
+    assert bool(torch.isfinite(parameter.grad).all()) is fits
+    assert report.finite is fits
+
+
+@pytest.mark.parametrize("measure", [True, False])
+def test_the_largest_gradient_of_a_lone_task_is_finite_and_the_sum_of_two_is_not(measure):
+    weight = nn.Parameter(torch.ones(3))
+    method = gradaccord.Sum([("weight", weight)], measure=measure)
+    largest = torch.finfo(torch.float32).max
+    losses = {name: lambda: (weight.double() * largest).sum() for name in "ab"}
+    assert method.backward({"a": losses["a"]}).finite
+    assert torch.equal(weight.grad, torch.full((3,), largest))
+    assert not method.backward(losses).finite
+    assert bool(torch.isinf(weight.grad).all())
+
+
+def test_an_ordinary_gradient_is_not_looked_at_again(monkeypatch):
+    model = trunk()
+    method = gradaccord.PCGrad(model)
+    looked = []
+    monkeypatch.setattr(method.task_gradients, "all_finite", lambda g: looked.append(g) or True)
+    assert method.backward(losses_of(model)).finite
+    assert not looked

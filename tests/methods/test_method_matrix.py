@@ -16,11 +16,13 @@ from typing import Any
 
 import pytest
 import torch
+from every_method import unlisted
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 import gradaccord
+from gradaccord.methods import registry
 
 TASKS = ("b", "a", "c")
 SAME = 1e-10
@@ -242,6 +244,8 @@ METHODS: dict[str, tuple[Callable[[nn.Module, Any], Any], str]] = {
     "SMART": (lambda m, o: gradaccord.Sum(m), "all"),
     "SWEP": (lambda m, o: gradaccord.PCGrad(m), "all"),
 }
+for new, entry in unlisted(METHODS).items():  # a new method, at its defaults
+    METHODS[new] = partial(entry.build, tasks=TASKS), entry.feed_with({})
 
 
 def same(found: Training, expected: Training) -> None:
@@ -441,7 +445,7 @@ def test_one_task_alone_is_plain_training(name):
 
 
 # These weigh whole losses, and read no gradient.
-BY_LOSSES = ("UncertaintyWeighting", "DWA", "RLW", "FAMO", "LossScale", "SmoothTchebycheff")
+BY_LOSSES = [entry.class_name for entry in registry.METHODS.values() if entry.loss_only]
 MANY = tuple(f"task {i:02}" for i in range(32))
 
 

@@ -311,6 +311,10 @@ def test_bfloat16_autocast():
     assert smart.skipped == 0
 
 
+@pytest.mark.skipif(
+    not hasattr(torch.compiler, "is_exporting"),
+    reason="transformers 5.23 needs torch 2.7 inside of a compiled model",
+)
 def test_a_model_compiled_before_gives_the_same_noise_and_gradients():
     model = tiny_bert().eval()
     compiled = torch.compile(model, backend="aot_eager")

@@ -92,10 +92,10 @@ def test_adapts_to_a_task() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"ways": 0}, "`ways` must be at least 1, got 0"),
-        ({"ways": 5, "downsample": "mean"}, "`downsample` must be one of"),
+        ({"ways": 0}, "`ways` is 0: it must be a whole number >= 1"),
+        ({"ways": 5, "downsample": "mean"}, "`downsample` is 'mean': use 'stride' or 'pool'"),
         ({"ways": 5, "size": 12, "downsample": "pool"}, "`size` is 12, too small"),
-        ({"ways": 5, "order": "relu"}, "`order` must be one of"),
+        ({"ways": 5, "order": "relu"}, "`order` is 'relu': use 'norm"),
     ],
 )
 def test_says_what_is_wrong(options: dict[str, Any], words: str) -> None:

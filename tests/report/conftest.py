@@ -66,7 +66,7 @@ def comparison(config, tmp_path_factory):
     from gradaccord.compare.specs import Spec
     from gradaccord.compare.summary import summarise
     from gradaccord.compare.tables import write_tables
-    from gradaccord.train.config_file import write_config
+    from gradaccord.runs.config_files import write_config
     from gradaccord.train.run import train_run
 
     folder = tmp_path_factory.mktemp("compared") / "moods"

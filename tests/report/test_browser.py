@@ -1,49 +1,26 @@
 """The page in headless Chromium: opens without a complaint, sorts, fits a phone, light and dark."""
 
-import shutil
-
 import pytest
-
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-DRIVER = shutil.which("chromedriver")
-
-if BROWSER is None or DRIVER is None:
-    pytest.skip("chromium and chromedriver are not installed", allow_module_level=True)
-pytest.importorskip("selenium", reason="selenium drives the browser: pip install selenium")
-
-from selenium import webdriver  # noqa: E402
-from selenium.webdriver.common.by import By  # noqa: E402
-from selenium.webdriver.common.keys import Keys  # noqa: E402
+from chromium import open_page, started
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 
 
 @pytest.fixture(scope="module")
 def browser():
-    options = webdriver.ChromeOptions()
-    options.binary_location = BROWSER
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
-    yield driver
-    driver.quit()
+    with started() as driver:
+        yield driver
 
 
 @pytest.fixture
 def opened(browser, written):
     """Opens the page at a width, in light or dark, on a screen or on paper."""
 
-    def open_page(width=1200, dark=False, media="", page=written):
-        browser.get_log("browser")  # what came before is not of this page
-        browser.execute_cdp_cmd(
-            "Emulation.setDeviceMetricsOverride",
-            {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": width < 500},
-        )
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": [scheme]})
-        browser.get(page.as_uri())
+    def open_at(width=1200, dark=False, media="", page=written):
+        open_page(browser, page, width, dark, media)
         return browser
 
-    return open_page
+    return open_at
 
 
 def column(driver, table, index):
@@ -111,7 +88,7 @@ def test_every_figure_has_a_size(opened, page):
 
 def test_a_click_sorts_up_and_a_second_one_down(opened):
     driver = opened()
-    place = [h.text.split(" ↕")[0] for h in headings(driver, "leaderboard")].index("time")
+    place = [h.text.split(" ↕")[0] for h in headings(driver, "leaderboard")].index("processor")
     before = column(driver, "leaderboard", place)
     headings(driver, "leaderboard")[place].find_element(By.TAG_NAME, "button").click()
     up = column(driver, "leaderboard", place)

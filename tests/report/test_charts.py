@@ -63,6 +63,14 @@ def test_chance_is_a_line_where_it_is_near_and_a_number_where_it_is_not():
     assert "Chance: 20." in far
 
 
+def test_the_words_of_chance_stand_where_no_curve_passes():
+    place = re.compile(r'<text x="([\d.]+)" y="([\d.]+)" class="label end over">chance')
+    free = line_chart([Series("a", 0, [0, 1], [50.0, 75.0])], "x", "y", "Alt.", chance=50.0)
+    ends_there = line_chart([Series("a", 0, [0, 1], [75.0, 51.0])], "x", "y", "Alt.", chance=50.0)
+    (right, _), (moved, _) = place.findall(free)[0], place.findall(ends_there)[0]
+    assert float(moved) < float(right) - 30
+
+
 def test_few_points_of_several_methods_stand_beside_one_another():
     """Also where the budgets of some end a little later, as DotProd's do."""
     series = [Series(f"m{i}", i, [600 + 0.1 * i, 1200], [50.0, 60.0]) for i in range(8)]

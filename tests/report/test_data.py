@@ -27,6 +27,26 @@ def test_a_comparison_cut_short_is_reported_with_what_is_missing(copied):
     assert row[-1] == "1 (1 missing)"
 
 
+def test_runs_that_were_never_begun_are_missing_too(copied):
+    (copied / "comparison.json").unlink()
+    for method in ("pcgrad", "stl"):
+        never = copied / method / "seed-1"
+        for path in sorted(never.rglob("*"), reverse=True):
+            if path.name != "wanted.yaml":
+                path.rmdir() if path.is_dir() else path.unlink()
+    (copied / "sum" / "seed-1" / "results.json").unlink()
+    page = Page.of(render(read_report_data(copied)))
+    said = [e.text for e in page.all if e.tag in ("li", "p")]
+    assert "3 runs are missing from the means." in said
+    assert {"sum, seed 1: not finished.", "stl, seed 1: not started."} <= {*said}
+
+
+def test_without_a_p_value_no_number_of_tests_is_given(copied):
+    said = Page.of(render(read_report_data(copied))).root.text  # of two seeds
+    assert "no difference has a p value, so that no method is called better or worse" in said
+    assert "0 tests" not in said
+
+
 def test_a_run_whose_folder_is_gone_is_named(copied):
     (copied / "stl" / "seed-1" / "results.json").unlink()
     page = Page.of(render(read_report_data(copied)))
@@ -36,7 +56,7 @@ def test_a_run_whose_folder_is_gone_is_named(copied):
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        ("nowhere", "is no folder"),
+        ("nowhere", "is not a folder"),
         ("empty", "holds no run"),
         ("unfinished", "holds only unfinished runs"),
         ("comparison", "comparison.json is damaged"),
@@ -69,7 +89,7 @@ def test_what_cannot_be_read_is_one_sentence(damage, said, copied, tmp_path, cap
     assert not (folder / "report.html").exists()
 
 
-@pytest.mark.parametrize("gradients", ["null", '"x"', "NaN", "1e400", "0", "-1", "[]"])
+@pytest.mark.parametrize("gradients", ["null", '"x"', "NaN", "1e400", "0", "-1", "[]", "1" + "0" * 400])
 def test_a_step_of_another_shape_is_left_out(tmp_path, gradients):
     long_run(tmp_path, 3)
     with (tmp_path / "log.jsonl").open("a") as file:
@@ -107,3 +127,10 @@ def test_of_a_very_long_log_some_steps_are_read(tmp_path, monkeypatch):
     steps = read_run(tmp_path).steps
     assert list(steps.gradients) == [2.0 * n for n in range(1, 1001, 10)]
     assert list(steps.values["loss"]) == [n + 1.0 for n in range(1, 1001, 10)]
+
+
+def test_a_few_shot_run_is_sent_to_its_own_command(tmp_path):
+    (tmp_path / "seed-0").mkdir()
+    (tmp_path / "seed-0" / "settings.json").write_text("{}")
+    with pytest.raises(ValueError, match="holds a few-shot run: `gradaccord fewshot figures"):
+        read_report_data(tmp_path)

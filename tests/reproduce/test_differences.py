@@ -55,7 +55,7 @@ def test_numbers_are_those_of_a_paired_t_test_corrected_within_the_scope(tests):
     error = statistics.stdev(differences) / math.sqrt(3)
     assert first.half == pytest.approx(t.ppf(0.975, 2) * error)
     critical = t.ppf(1 - first.difference.level / 2, 2)
-    assert nct.sf(critical, 2, first.seen / error) == pytest.approx(0.8, abs=1e-3)
+    assert nct.sf(critical, 2, first.detectable / error) == pytest.approx(0.8, abs=1e-3)
     assert first.better
     assert not first.worse
 
@@ -65,8 +65,8 @@ def test_lower_may_be_better_and_a_reversed_pair_is_not_tested_twice(trio, tmp_p
     primary = trio.small.primary.model_copy(
         update={"arm": "plain", "against": "pcgrad", "better": "lower", "variant": "one"}
     )
-    setting = trio.small.model_copy(update={"primary": primary})
-    first, *rest = differences_of(setting, current_records(trio, tmp_path))
+    design = trio.small.model_copy(update={"primary": primary})
+    first, *rest = differences_of(design, current_records(trio, tmp_path))
     assert (first.scope, first.arm, first.gain > 0, first.better) == ("one", "plain", True, True)
     assert not [test for test in rest if (test.scope, test.arm) == ("one", "pcgrad")]
 

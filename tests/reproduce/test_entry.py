@@ -63,12 +63,12 @@ def test_every_entry_is_valid_and_so_is_every_configuration_in_it(file, entries)
     if entry.kind not in (COMPARE, DATA):
         find_experiment(entry.kind)
     for size in ("small", "full"):
-        setting = getattr(entry, size)
-        if setting is None:
+        design = getattr(entry, size)
+        if design is None:
             continue
-        assert size == "small" or setting.unstated, "the values that are ours are not named"
-        for need in setting.needs if file.parent == FOLDER else ():
-            assert f"{need} (" in missing_files([need], setting.publisher, None), "no publisher"
+        assert size == "small" or design.unstated, "the values that are ours are not named"
+        for need in design.needs if file.parent == FOLDER else ():
+            assert f"{need} (" in missing_files([need], design.publisher, None), "no publisher"
         if entry.kind != COMPARE:
             continue
         for planned in plan(entry, size, seeds=1):

@@ -53,14 +53,14 @@ def test_results_show_the_primary_test_the_tables_and_what_is_not_run(made):
     assert pages(entries, results) == pages(entries, results)
 
 
-def test_claims_have_evidence_command_result_and_verdict(made):
+def test_claims_have_evidence_entry_result_and_verdict(made):
     entries, results, _ = made
     lines = pages(entries, results)["claims.md"].splitlines()
     (line,) = [line for line in lines if line.startswith("| PCGrad beats the sum.")]
-    evidence, command, result, verdict = line.strip("| ").split(" | ")[1:]
+    evidence, entry, result, verdict = line.strip("| ").split(" | ")[1:]
     assert evidence == "Table 0. plain: film 50; pcgrad: film 60, bank 70."
-    assert command == f"`gradaccord reproduce {TRIO} --small --data DIR`"
+    assert entry == f"[{TRIO}](results.md#{TRIO})"
     assert result.startswith("pcgrad − plain: +5.03 [4.65, 5.41] (average, 3 pairs, p ")
     assert verdict == "holds"
-    (line,) = [line for line in lines if "reproduce dotprod-table-6`" in line]
+    (line,) = [line for line in lines if "| dotprod-table-6 |" in line]
     assert line.endswith("| Missing: the pairs of LDC2012T21. | not testable here |")

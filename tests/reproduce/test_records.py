@@ -59,7 +59,9 @@ def test_of_a_training_run_curves_probes_and_counts_are_kept_and_no_text(planned
         "worst": [{"id": "1", "text": "secret", "gold": 1, "predicted": 0}],
         "confusion": {"labels": ["a", "b"], "counts": [[3, 1], [3, 3]]},
     }  # fmt: skip
-    results = Results.model_validate(results.model_dump() | {"errors": {"film": errors}})
+    many = {"labels": [str(i) for i in range(21)], "counts": [[1] * 21] * 21}  # too many to be read
+    both = {"film": errors, "birds": errors | {"confusion": many}}
+    results = Results.model_validate(results.model_dump() | {"errors": both})
     lines = [
         {"event": "step", "step": i, "dot": float(i), "cosine": 0.5, "loss": {"a": 1.0, "b": 3.0}}
         for i in range(1, 201)
@@ -68,6 +70,7 @@ def test_of_a_training_run_curves_probes_and_counts_are_kept_and_no_text(planned
     record = RunRecord(**planned.key, **from_training(results, tmp_path))
     assert "secret" not in record.model_dump_json()
     assert record.errors["film"].confusion.counts == ((3, 1), (3, 3))
+    assert record.errors["birds"].confusion is None
     assert record.curve[0].values["masked_lm.wiki"] == 2.5
     assert record.alignment["dot_steps"][-1] == 200
     assert record.alignment["dot"][-1] == pytest.approx(150.5)  # the mean of the last hundred

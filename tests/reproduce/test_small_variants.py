@@ -26,9 +26,9 @@ def tiny(tmp_path_factory):
 
 @pytest.mark.parametrize(("entry", "variant"), VARIANTS, ids=lambda own: getattr(own, "name", own))
 def test_a_step_of_every_variant(entry, variant, tiny, tmp_path):
-    setting = entry.small
-    assert missing_files(setting.needs, setting.publisher, tiny) is None
-    arm = setting.primary.arm if setting.primary else list(setting.arms)[-1]
+    design = entry.small
+    assert missing_files(design.needs, design.publisher, tiny) is None
+    arm = design.primary.arm if design.primary else list(design.arms)[-1]
     planned = plan(entry, seeds=1, variants=[variant], only=[arm])[0]
     config = config_of(planned, tiny)
     seed_everything(0)

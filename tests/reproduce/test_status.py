@@ -30,7 +30,7 @@ def test_the_primary_test_decides(trio, tmp_path, gain, spread, word, verdict):
     saved(trio, tmp_path, gain, spread)
     found = status_of(trio, tmp_path)
     assert (found.word, found.verdict, found.text) == (word, verdict, word)
-    assert "seen four times in five" in found.result
+    assert "detected four times in five" in found.result
 
 
 def test_nothing_is_decided_where_plain_training_guesses(trio, tmp_path):
@@ -38,6 +38,46 @@ def test_nothing_is_decided_where_plain_training_guesses(trio, tmp_path):
     found = status_of(trio, tmp_path)
     assert (found.word, found.verdict) == ("measured at small scale", "not testable here")
     assert "does not learn film (61.0 ± 0.6, guessing 60.0)" in found.result
+
+
+def test_scores_that_are_those_of_guessing_are_not_learned(trio, tmp_path):
+    for planned in plan(trio):
+        record = made_record(planned, 60.0, chance={"film": {"majority": 60.0}})
+        record.save(planned.path(tmp_path).parent)
+    assert "does not learn film (60.0 ± 0.0, guessing 60.0)" in status_of(trio, tmp_path).result
+
+
+def test_arms_that_end_at_other_training_losses_are_told(trio, tmp_path):
+    def ends(gain, higher):
+        for planned in plan(trio):
+            is_arm = planned.arm == "pcgrad"
+            score = 60 + planned.seed + (gain + SPREAD[planned.seed]) * is_arm
+            loss = 0.5 + (higher + 0.01 * higher * planned.seed) * is_arm
+            made_record(planned, score, train_loss=loss).save(planned.path(tmp_path).parent)
+        return status_of(trio, tmp_path)
+
+    told = "Their last training losses differ clearly: 0.803 (pcgrad) and 0.500 (plain)."
+    assert told in ends(5, 0.3).result
+    assert ends(5, 0.3).verdict == "holds"  # in spite of it
+    assert "training loss" not in ends(5, 0.004).result  # clearly different, by less than 1 %
+    worse = ends(-5, 0.3)
+    assert "pcgrad has learned its training data less, which alone can explain it." in worse.result
+    assert (worse.word, worse.verdict) == ("measured at small scale", "not testable here")
+    for higher in (0.03, -0.3):  # hardly less, and more
+        assert ends(-5, higher).verdict == "does not hold here"
+    saved(trio, tmp_path, 5)
+    assert "training loss" not in status_of(trio, tmp_path).result
+
+
+def test_the_control_stands_in_for_plain_training_that_has_not_run(tmp_path):
+    entry = all_entries()["sequential-reptile-table-9"]
+    primary = entry.small.primary
+    assert primary.against != entry.small.baseline
+    for planned in plan(entry):
+        if planned.arm in (primary.arm, primary.against):
+            chance = {"film": {"majority": 90.0}}
+            made_record(planned, 60.0 + planned.seed, chance=chance).save(planned.path(tmp_path).parent)
+    assert f"{primary.against} does not learn film (62.0" in status_of(entry, tmp_path).result
 
 
 def test_unfinished_and_missing_runs_are_counted(trio, tmp_path):

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -164,3 +165,54 @@ def test_a_full_disk_at_the_first_one_names_file_and_remedy_and_no_one_before(tm
         f"The checkpoint {tmp_path / 'step-00000001'} cannot be written (No space left on device): "
         "make room and go on with --resume."
     )
+
+
+def test_what_a_kill_left_beside_the_newest_goes_when_the_run_goes_on(tmp_path, monkeypatch):
+    """Killed between the writing of one and the removal of the one before."""
+    kept = Checkpoints(tmp_path, keep=1)
+    kept.save(1, {"step": 1})
+    with monkeypatch.context() as killed:
+        killed.setattr(Checkpoints, "prune", lambda self: None)
+        kept.save(2, {"step": 2})
+    assert len(kept.all()) == 2
+    found = kept.newest()
+    assert found is not None
+    assert kept.all() == [found[0]] == [kept.of(2)]
+
+
+@pytest.mark.parametrize("moved", [1, 2])
+def test_a_kill_while_one_is_replaced_leaves_the_old_or_the_new_and_nothing_beside(
+    tmp_path, monkeypatch, moved
+):
+    """moved: how many folders were renamed before the kill, which no `finally` survives."""
+    kept = Checkpoints(tmp_path, keep=1)
+    kept.save(1, {"try": 1})
+    replace, done = os.replace, []
+
+    def killed(source, target):
+        if Path(source).is_dir():
+            if len(done) == moved:
+                raise SystemExit
+            done.append(source)
+        replace(source, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "replace", killed)
+        patched.setattr(shutil, "rmtree", lambda *given, **options: None)
+        patched.setattr(Checkpoints, "prune", lambda self: None)
+        with suppress(SystemExit):
+            kept.save(1, {"try": 2})
+    assert len(list(tmp_path.iterdir())) == 2
+    assert kept.newest()[1] == {"try": moved}
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
+
+
+def test_but_not_while_the_newest_cannot_be_read(tmp_path, monkeypatch):
+    kept = Checkpoints(tmp_path, keep=1)
+    kept.save(1, {"step": 1})
+    with monkeypatch.context() as killed:
+        killed.setattr(Checkpoints, "prune", lambda self: None)
+        (kept.save(2, {"step": 2}) / "state-0.pt").write_bytes(b"no")
+    found = kept.newest()
+    assert found is not None
+    assert found[0] == kept.of(1)

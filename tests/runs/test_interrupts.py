@@ -62,14 +62,17 @@ def told_by(say):
     return list(say)
 
 
+THEN = "then saving a checkpoint; press again to stop at once."
+
+
 def test_what_follows_is_told_once_and_the_thread_ends():
     told, doing = [], ["this step"]
     wakeup = signal.set_wakeup_fd(-1)
     signal.set_wakeup_fd(wakeup)
-    with Interrupts(told.append, lambda: f"finishing {doing[0]}") as interrupts:
+    with Interrupts(told.append, lambda: doing[0]) as interrupts:
         doing[0] = "an evaluation"
         signal.raise_signal(signal.SIGINT)
-        assert told_by(told) == ["Ctrl-C: finishing an evaluation."]
+        assert told_by(told) == [f"Ctrl-C: finishing an evaluation, {THEN}"]
         interrupts.saving = True
         told.clear()
         signal.raise_signal(signal.SIGINT)
@@ -94,7 +97,7 @@ with Interrupts(lambda sentence: print(sentence, flush=True)):
     assert process.stdout.readline() == "begins\n"
     process.send_signal(signal.SIGINT)
     out = process.communicate(timeout=120)[0].splitlines()
-    assert out == ["Ctrl-C: finishing this step, then saving; press again to stop.", "ends"]
+    assert out == [f"Ctrl-C: finishing this step, {THEN}", "ends"]
 
 
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs terminals that a process can make")

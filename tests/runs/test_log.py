@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gradaccord.runs.files import RunFolderError
-from gradaccord.runs.log import Log, cut_to_size, cut_to_step, read_log
+from gradaccord.runs.log import Log, StepRecord, cut_to_size, cut_to_step, read_log
 
 
 def test_a_log_is_cut_back_to_the_checkpoint(tmp_path):
@@ -87,3 +87,22 @@ def test_a_full_disk_names_the_log_and_the_remedy():
         with pytest.raises(RunFolderError) as raised:
             act()
         assert str(raised.value) == said
+
+
+def test_a_step_is_read_as_it_was_written(tmp_path):
+    alone = StepRecord(1, "main", 0.5, 2.0, 0.1, 1e-3, {"a": 1.0})
+    losses = {"a": 1.0, "b": 3.0}
+    several = StepRecord(2, "main", 1.0, 4.0, 0.2, 1e-3, losses, -0.5, 1.0, -2.0, {"x": 1.0})
+    log = Log(tmp_path / "log.jsonl")
+    log.add(alone)
+    log.add(several)
+    log.close()
+    first, second = read_log(tmp_path / "log.jsonl")
+    assert list(first) == ["event", "step", "phase", "share", "gradients", "seconds", "lr", "loss"]
+    assert [StepRecord.of(first), StepRecord.of(second)] == [alone, several]
+    assert several.mean_loss == 2.0
+
+
+@pytest.mark.parametrize("other", [{"event": "evaluation"}, {"loss": 2.5}, {"lr": []}, {"dot": "x"}])
+def test_a_record_of_another_shape_is_no_step_of_training(other):
+    assert StepRecord.of({"event": "step", "step": 1, **other}) is None

@@ -72,7 +72,7 @@ def test_what_comparisons_and_reports_ask(tmp_path):
         ("[]", "holds no JSON object"),
         (json.dumps({**OF_0_1, "version": 99}), "has version 99"),
         ("{}", "damaged"),
-        (json.dumps({**OF_0_1, "method": {}}), "`method` has no name"),
+        (json.dumps({**OF_0_1, "method": {}}), "`method.name`: Field required"),
         (json.dumps({**OF_0_1, "trained": []}), "`trained` names no task"),
         (json.dumps({**OF_0_1, "metrics": {}}), "has no metric"),
         (

@@ -1,4 +1,4 @@
-"""The demo: all four parts through the command line, sentences that follow the numbers, reuse."""
+"""The demo: sentences that follow the numbers, its methods, and what its parts measure."""
 
 from __future__ import annotations
 
@@ -6,11 +6,7 @@ import dataclasses
 import io
 import json
 import math
-import os
 import re
-import statistics
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +17,7 @@ from made_results import made_results
 from rich.console import Console
 
 from gradaccord.cli.app import app
-from gradaccord.cli.demo_screen import HEADINGS, NEXT, methods_table
+from gradaccord.cli.demo_screen import HEADINGS, NEXT, NOTES, methods_table
 from gradaccord.compare.budget import EqualBudget
 from gradaccord.compare.processes import Run
 from gradaccord.compare.specs import Spec, parse_methods, with_controls
@@ -29,12 +25,11 @@ from gradaccord.compare.summary import summarise
 from gradaccord.data.text import cldr
 from gradaccord.models.trunks.characters import CharacterEncoder, CharacterTokens, CharacterTrunk
 from gradaccord.showcase.demo.findings import findings
-from gradaccord.showcase.demo.glyphs import Glyphs
+from gradaccord.showcase.demo.glyphs import Glyphs, few_shot
 from gradaccord.showcase.demo.names import Names, demo_methods, recipe
-from gradaccord.showcase.demo.settings import METHODS, Settings
+from gradaccord.showcase.demo.settings import METHODS, DemoSettings
 from gradaccord.showcase.demo.valley import Valleys
-from gradaccord.showcase.landscape.runs import Result, Row
-from gradaccord.showcase.landscape.runs import Settings as Lengths
+from gradaccord.showcase.landscape.runs import LandscapeSettings, Result, Row
 from gradaccord.train.probes import Forgetting
 
 BUDGET = EqualBudget(kind="gradients", amount=100)
@@ -50,7 +45,7 @@ def row(method: str, **trapped: float) -> Row:
     return Row(method, 0.1, zero, 2, zero, -250.0, None, 0.1, None, 0.1, trapped)
 
 
-PLANE = Result(settings=Lengths(2), rows=[row("MTL", x1=1.0), row("Reptile")], sweep=[])
+PLANE = Result(settings=LandscapeSettings(2), rows=[row("MTL", x1=1.0), row("Reptile")], sweep=[])
 
 VALLEY = Valleys(
     starts=16,
@@ -72,7 +67,7 @@ def run_of(spec: Spec, seed: int, score: float, unseen: float, masked: float) ->
         train_loss=0.5 if masked < 2.5 else 0.1,
         masked_lm={"de": masked, "fr": masked},
     )
-    return Run(spec, seed, Path(), spec.config(recipe(Settings(Path())), seed, BUDGET), results)
+    return Run(spec, seed, Path(), spec.config(recipe(DemoSettings(Path())), seed, BUDGET), results)
 
 
 def names(scores: dict[str, list[float]], masked: dict[str, float] | None = None) -> Names:
@@ -163,11 +158,11 @@ def test_the_plane_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_the_methods_are_those_that_were_promised_with_their_controls() -> None:
-    chosen = [str(spec) for spec in demo_methods(Settings(Path()))]
-    assert chosen == [
-        "sum", "pcgrad", "gradvac", CONTROL, METHOD, "paired_sum", "paired_sum@1.1", "dotprod",
-    ]  # fmt: skip
+    chosen = [str(spec) for spec in demo_methods(DemoSettings(Path()))]
+    assert chosen == ["sum", "pcgrad", CONTROL, METHOD, "paired_sum", "dotprod"]
     assert METHODS.startswith("pcgrad")
+    asked = demo_methods(DemoSettings(Path(), methods="paired_sum@1.1"))
+    assert [str(spec) for spec in asked] == ["sum", "paired_sum@1.1"]
 
 
 def test_the_table_fits_eighty_columns() -> None:
@@ -177,7 +172,8 @@ def test_the_table_fits_eighty_columns() -> None:
     assert "60.5" in text
     assert "(c)" in text
     assert "…" not in text
-    assert all(heading in text for heading in HEADINGS)
+    assert all(line in text for heading in HEADINGS for line in heading.split("\n"))
+    assert max(map(len, NOTES.splitlines())) <= 80
 
 
 def test_the_next_commands_exist_and_name_methods_that_do() -> None:
@@ -185,6 +181,17 @@ def test_the_next_commands_exist_and_name_methods_that_do() -> None:
     assert {command.split()[1] for command in NEXT} <= known
     methods = NEXT[-1].split("--methods ")[1].split()[0]
     assert [spec.method for spec in parse_methods(methods)] == methods.split(",")
+
+
+def test_characters_leave_a_core_to_the_pretraining_beside(tmp_path: Path) -> None:
+    before, seen = torch.get_num_threads(), set()
+    torch.set_num_threads(2)
+    try:
+        few_shot(DemoSettings(tmp_path, fast=True), lambda _: seen.add(torch.get_num_threads()))
+        assert seen == {1}
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_the_encoder_is_small_and_blind_to_padding() -> None:
@@ -197,7 +204,7 @@ def test_the_encoder_is_small_and_blind_to_padding() -> None:
 
 
 def test_what_characters_forget_is_measured_by_the_pretrained_layer() -> None:
-    base = recipe(Settings(Path()))
+    base = recipe(DemoSettings(Path()))
     tokens = CharacterTokens.from_texts(n.text for code in ("de", "fr") for n in cldr.names(code))
     torch.manual_seed(0)
     lm = torch.randn(tokens.size, 96), torch.zeros(tokens.size)
@@ -217,59 +224,3 @@ def test_what_characters_forget_is_measured_by_the_pretrained_layer() -> None:
     trunk.lm = None
     with pytest.raises(ValueError, match="use the model `characters`"):
         Forgetting(base, problem)
-
-
-def gradaccord(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "GRADACCORD_CACHE": str(folder / "cache"), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "gradaccord", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str], str]:
-    """All four parts, very short: the folder, the command and what it printed."""
-    folder = tmp_path_factory.mktemp("demo")
-    command = ["demo", "--fast", "--seeds", "1", "--gradients", "24", "--methods", "pcgrad"]
-    command += ["--out", str(folder / "out")]
-    done = gradaccord(folder, *command)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stderr == ""
-    return folder, command, done.stdout
-
-
-def test_the_whole_demo_through_the_command_line(small: tuple[Path, list[str], str]) -> None:
-    folder, _, said = small
-    out = folder / "out"
-    *_, picture, heading, first, second, third = said.rstrip().splitlines()
-    assert picture == f"The picture of it: {out / 'report.html'}"
-    assert heading == "Next, with your own files:"
-    assert (first.strip(), second.strip(), third.strip()) == NEXT
-    found = said.split("What was found:\n")[1].splitlines()
-    begins = [" ".join(line.split()[:2]) for line in found[:4]]
-    assert begins == ["On the", "On unseen", "In a", "On the"]
-    assert "a look, not a result" in found[4]
-    page = (out / "report.html").read_text(encoding="utf-8")
-    titles = ("Three optima on a plane", "A valley of two tasks", "Characters from one picture each")
-    for expected in (*titles, found[0]):
-        assert expected.replace("'", "&#39;") in page
-    assert page.count("data:image/png;base64,") == 4
-    results = json.loads((out / "pcgrad/seed-0/results.json").read_text(encoding="utf-8"))
-    assert set(results["trained"]) == set(cldr.LANGUAGES)
-    assert {"fr", "zu"} <= set(results["test"])
-    assert results["cost"]["gradients"] == 24
-    masked = results["evaluations"][-1]["masked_lm"]
-    assert {"de", "fr"} <= set(masked)
-    # Every number is measured: the accuracy in the table is the mean over the runs' own.
-    mean = statistics.fmean(results["test"][t]["accuracy"] for t in results["trained"])
-    assert re.search(rf"pcgrad +{mean:.1f} ", said)
-
-
-def test_a_second_call_reuses_what_is_finished(small: tuple[Path, list[str], str]) -> None:
-    folder, command, said = small
-    finished = [*(folder / "out").rglob("results.json")]
-    assert len(finished) == 5  # the plane, the valley, two runs on the names, the characters
-    before = {path: path.stat().st_mtime_ns for path in finished}
-    again = gradaccord(folder, *command)
-    assert again.returncode == 0, again.stdout + again.stderr
-    assert {path: path.stat().st_mtime_ns for path in finished} == before
-    assert again.stdout.split("What was found:")[1] == said.split("What was found:")[1]

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from gradaccord.methods.registry import find_method
-from gradaccord.showcase.demo.settings import Settings
+from gradaccord.showcase.demo.settings import DemoSettings
 from gradaccord.showcase.demo.valley import PICTURE, RATES, STARTS, Valleys, valleys
 from gradaccord.showcase.valley import PCGRAD, SUM, Valley, descend, gradients, losses, start_of
 
@@ -56,7 +56,7 @@ def test_pcgrad_moves_along_the_valley_and_the_sum_does_not():
 
 
 def test_the_part_of_the_demo_is_run_once_and_then_read(tmp_path: Path):
-    settings = Settings(tmp_path, fast=True)
+    settings = DemoSettings(tmp_path, fast=True)
     found = valleys(settings)
     assert (found.starts, found.rates, found.steps) == (STARTS, RATES, 2000)
     assert Valleys.read(tmp_path / "valley") == found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gradaccord.pretrain.characters import pretrained_characters
+from gradaccord.models.trunks.pretrained_characters import pretrained_characters
 
 STEPS = 60
 

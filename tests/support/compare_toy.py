@@ -12,8 +12,9 @@ from train_toy import content_of, write_files
 
 from gradaccord.cli.app import main
 from gradaccord.compare import processes
+from gradaccord.runs.config_files import write_config
 from gradaccord.runs.files import CONFIG
-from gradaccord.train.config_file import check_config, write_config
+from gradaccord.train.config_file import check_config
 
 METHODS = "pcgrad;dotprod:mode=difference"
 # Controls included: DotProd's also at a longer step.
@@ -93,7 +94,7 @@ def runs_without_processes():
         def poll(self):
             return self.returncode
 
-    def start(run, data, jobs):
+    def start(self, run, data):
         run.folder.mkdir(parents=True, exist_ok=True)
         wanted = run.folder / processes.WANTED
         write_config(run.config, wanted)
@@ -108,7 +109,7 @@ def runs_without_processes():
         return Ended(end.value.code)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(processes, "_start", start)
+        patched.setattr(processes.Processes, "start", start)
         patched.setattr(processes, "POLL", 0.0)
         yield
 

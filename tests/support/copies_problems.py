@@ -6,9 +6,11 @@ from functools import partial
 
 import pytest
 import torch
+from every_method import unlisted
 from toy import batch, loss_of, losses_of
 
 import gradaccord
+from gradaccord.methods.registry import takes_optimizer
 
 METHODS = {
     "Sum": gradaccord.Sum,
@@ -37,9 +39,12 @@ METHODS = {
     "PCD": lambda model, optimizer=None: gradaccord.TorchJD(model, "PCD"),
     "Random": lambda model, optimizer=None: gradaccord.TorchJD(model, "Random"),
 }
-
-
 TRAJECTORIES = ("Reptile", "SequentialReptile", "FOMAML", "MultiTaskReptile")
+ONE_TASK = [*TRAJECTORIES, "SAM"]
+for new, entry in unlisted(METHODS).items():  # a new method, at its defaults
+    METHODS[new] = partial(entry.build, tasks="ab")
+    if entry.feed_with({}) in ("one", "blocks"):
+        ONE_TASK.append(new)
 
 
 def made(name, model):
@@ -47,15 +52,14 @@ def made(name, model):
     if name in ("UPGrad", "Nash-MTL", "PCD", "Random"):
         pytest.importorskip("torchjd", reason="TorchJD is not installed")
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    own = {"optimizer": optimizer} if name in TRAJECTORIES else {}
+    own = {"optimizer": optimizer} if takes_optimizer(METHODS[name]) else {}
     return METHODS[name](model, **own), optimizer
 
 
 def given(name, model, step):
     """What a step takes: two tasks, or one."""
-    one = name in (*TRAJECTORIES, "SAM")
     task = "a" if name == "MultiTaskReptile" else "ab"[step % 2]
-    return losses_of(model, task if one else "ab", seed=step)
+    return losses_of(model, task if name in ONE_TASK else "ab", seed=step)
 
 
 def length_at_zero(model):

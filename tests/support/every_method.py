@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import gradaccord as ga
+from gradaccord.methods import registry
 
 
 def several(make, **options):
@@ -23,6 +26,12 @@ def alone(make, **options):
 def walking(make, **options):
     """A trajectory, on one task a step."""
     return lambda model, optimizer: make(model, optimizer, **options), ("a",)
+
+
+def unlisted(listed):
+    """Entries of the registry that a list of classes leaves out; TorchJD's have lists of their own."""
+    classes = {name.partition(",")[0] for name in listed} | {"TorchJD", "TorchJDLoss"}
+    return {e.class_name: e for e in registry.METHODS.values() if e.class_name not in classes}
 
 
 DIFFERENCE = {"mode": "difference", "step": 0.1, "max_ratio": 10.0, "weight": 0.5}
@@ -58,3 +67,7 @@ METHODS = {
     "FOMAML": walking(ga.FOMAML, inner_steps=3),
     "MultiTaskReptile": walking(ga.MultiTaskReptile, tasks=2, inner_steps=2, outer_lr=0.5),
 }
+TASKS = {"all": ("a", "b", "c"), "pair": ("a", "b"), "one": ("a",), "blocks": ("a",)}
+for name, entry in unlisted(METHODS).items():  # a new method, at its defaults
+    tasks = TASKS[entry.feed_with({})]
+    METHODS[name] = partial(entry.build, tasks=tasks), tasks

@@ -12,8 +12,9 @@ from gradaccord.reproduce.entry import all_entries
 from gradaccord.reproduce.plan import plan
 from gradaccord.reproduce.records import RunRecord
 from gradaccord.reproduce.run import Folders
-from gradaccord.train.config_file import write_config
-from gradaccord.train.run import Interrupted, train_run
+from gradaccord.runs.config_files import write_config
+from gradaccord.runs.endings import Interrupted
+from gradaccord.train.run import train_run
 
 ENTRIES = Path(__file__).parents[1] / "reproduce" / "entries"
 TRIO = "controls-zz-trio"
@@ -47,7 +48,7 @@ def runs_in_this_process():
         def poll(self):
             return self.returncode
 
-    def start(run, data, jobs):
+    def start(self, run, data):
         run.folder.mkdir(parents=True, exist_ok=True)
         write_config(run.config, run.folder / processes.WANTED)
         (run.folder / processes.OUTPUT).touch()
@@ -58,7 +59,7 @@ def runs_in_this_process():
         return Ended()
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(processes, "_start", start)
+        patched.setattr(processes.Processes, "start", start)
         patched.setattr(processes, "POLL", 0)
         yield
 

@@ -15,9 +15,11 @@ from small_models import TEXTS, save_checkpoint
 
 from gradaccord.cli.app import main
 from gradaccord.runs.checkpoints import load as load_checkpoint
-from gradaccord.train.config_file import check_config, write_config
+from gradaccord.runs.config_files import write_config
+from gradaccord.runs.endings import Interrupted
+from gradaccord.train.config_file import check_config
 from gradaccord.train.loop import TrainingLoop
-from gradaccord.train.run import Interrupted, train_run
+from gradaccord.train.run import train_run
 
 WORDS = sorted({word.strip(".,;?").lower() for text in TEXTS for word in text.split()})
 
@@ -108,6 +110,23 @@ def run(tmp_path):
         return train_run(config, tmp_path / folder, **options)
 
     return started
+
+
+@pytest.fixture(scope="session")
+def trained(configured, tmp_path_factory):
+    """A finished run that has learned its tasks."""
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    train_run(
+        configured(train={"steps": 160, "lr": 5e-3, "evaluate_every": 80, "save_every": 160}), folder
+    )
+    return folder
+
+
+@pytest.fixture
+def exported(trained, tmp_path, capsys):
+    """The same, exported."""
+    shown_by(capsys, "export", trained, "--out", tmp_path / "exported")
+    return tmp_path / "exported"
 
 
 @pytest.fixture

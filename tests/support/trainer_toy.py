@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch.utils.data import IterableDataset
 from transformers import (
     BertConfig,
     BertForSequenceClassification,
@@ -56,6 +58,16 @@ def tagged(n: int, seed: int, length: int = 8) -> list[dict[str, Any]]:
         labels[length - i % (length - 1) :] = -100
         rows.append({"input_ids": tokens, "labels": labels})
     return rows
+
+
+class Streamed(IterableDataset):
+    """Examples that can only be gone through."""
+
+    def __init__(self, rows: list[Any]) -> None:
+        self.rows = rows
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.rows)
 
 
 def data(n: int = 24) -> dict[str, list[dict[str, Any]]]:

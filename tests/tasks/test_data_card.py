@@ -42,7 +42,7 @@ def test_what_is_counted():
         "own train: 1 examples repeat another one with a different label.",
         "own dev: 25.0% of the texts are cut at 20 tokens: raise `max_length` if the model can.",
         "own dev: no example of the class z.",
-        "own dev: 1 of 4 examples also stand in train.",
+        "own dev: 1 of 4 examples also occur in train.",
     ]
 
 

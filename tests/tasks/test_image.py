@@ -153,7 +153,7 @@ def test_images_are_resized_to_one_size_for_networks_that_tasks_share():
     assert images.dtype == torch.uint8
     corners = images.float().view(4, 3, 2, 4, 2, 4).mean((1, 3, 5)).flatten(1)
     assert corners.argmax(1).tolist() == [0, 1, 2, 3]  # the bright one is where it was
-    with pytest.raises(ValueError, match="`size` is 0: it must be at least 1"):
+    with pytest.raises(ValueError, match="`size` is 0: it must be a whole number >= 1"):
         ImageClassification(("a",), size=0)
 
 

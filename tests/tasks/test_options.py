@@ -29,9 +29,10 @@ from gradaccord.data.examples import (
 from gradaccord.data.images.labelled import Picture
 from gradaccord.models.multitask import MultiTaskModel
 from gradaccord.models.trunks.loading import load_trunk
+from gradaccord.runs.config_files import ConfigError
 from gradaccord.tasks import KINDS, build
 from gradaccord.tasks.transfer import task_by_head
-from gradaccord.train.config_file import ConfigError, check_config
+from gradaccord.train.config_file import check_config
 
 # A value of every option that any kind has.
 VALUES: dict[str, Any] = {

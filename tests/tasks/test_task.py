@@ -17,7 +17,7 @@ from gradaccord import data
 from gradaccord.cli.init import starting_file
 from gradaccord.data.encoded import Batch, Encoded, Ragged
 from gradaccord.data.examples import EXAMPLES, Example
-from gradaccord.data.files.columns import Cells
+from gradaccord.data.files.cells import Cells
 from gradaccord.models.heads import SequenceHead
 from gradaccord.models.multitask import MultiTaskModel
 from gradaccord.models.trunks.loading import load_trunk

@@ -6,6 +6,7 @@ from functools import lru_cache
 
 import pytest
 import torch
+from gold_spans import recovered
 from kinds_support import tokens as minilm_tokens
 from qa_support import FILES, SHARED, asked, opened, sample
 
@@ -16,7 +17,6 @@ from gradaccord.models.tokens import HuggingFaceTokens
 from gradaccord.models.trunks.loading import minilm_folder
 from gradaccord.tasks.kinds.question_answering import QuestionAnswering
 from gradaccord.tasks.qa.spans import best_spans
-from gradaccord.tasks.qa.windows import recovered
 from gradaccord.tasks.registry import task_for
 
 

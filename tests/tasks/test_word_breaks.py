@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from gold_spans import recovered
 from kinds_support import tokens as minilm_tokens
 from qa_support import asked, sample
 
 from gradaccord.tasks.kinds.question_answering import QuestionAnswering
-from gradaccord.tasks.qa.windows import recovered
 
 
 @pytest.mark.parametrize("name", ["squad1", "squad2", "tydiqa.ko", "xquad.th"])

@@ -28,6 +28,17 @@ def test_trajectory_methods_are_evaluated_and_saved_at_their_outer_weights(
     assert plain.evaluations[-1].distance.total > 1e-2
 
 
+def test_tasks_without_dev_beside_others_are_told_what_they_miss(content, configured, run):
+    film = content["tasks"]["film"]
+    bare = {**film, "files": {"train": film["files"]["train"]}}
+    said = []
+    run(configured(tasks={"film": film, "bare": bare}, train={"steps": 1}), say=said.append)
+    assert (
+        "Warning: bare: no labelled dev examples, so no score on dev and no say in which weights are "
+        "best; name `dev` files, or cut them out of train, such as `cut: 0.1`."
+    ) in said
+
+
 def test_without_a_dev_split_the_last_weights_are_kept(content, configured, run, tmp_path):
     film = {**content["tasks"]["film"], "files": {"train": content["tasks"]["film"]["files"]["train"]}}
     said = []

@@ -124,7 +124,7 @@ def test_a_damaged_checkpoint_without_one_before_it(configured, run, tmp_path):
     told = []
     run(config, resume=True, say=told.append)
     assert any("step-00000002 is skipped: " in sentence for sentence in told)
-    assert "There is no checkpoint that can be read: started anew." in told
+    assert "There is no checkpoint that can be read: started from the beginning." in told
     assert not any("before is used" in sentence for sentence in told)
 
 
@@ -192,7 +192,7 @@ def test_lost_best_weights_are_told_and_the_run_goes_on(
     whole, again, told = broken_at_9(configured, run, interrupted, tmp_path, harm)
     assert whole.best_step == 3
     assert sum("is skipped: its best weights, of step 3, cannot be read" in one for one in told) == 2
-    assert "The best weights, of step 3, are lost: from step 9 on the best are chosen anew." in told
+    assert "The best weights, of step 3, are lost: from step 9 on the best are chosen again." in told
     assert again.best_step == 12
     assert [record.step for record in again.evaluations] == [3, 6, 9, 12]
 
@@ -207,7 +207,7 @@ def test_best_weights_lost_after_the_last_evaluation_leave_the_last_ones(
     shutil.rmtree(tmp_path / "run" / "best")
     told = []
     assert run(config, resume=True, say=told.append).best_step == 6
-    assert "The best weights, of step 3, are lost: from step 6 on the best are chosen anew." in told
+    assert "The best weights, of step 3, are lost: from step 6 on the best are chosen again." in told
 
 
 def test_a_damaged_checkpoint_falls_back_to_one_whose_best_weights_are_kept(

@@ -12,8 +12,8 @@ import torch
 from train_toy import said, same, until, weights, without_dropout
 
 from gradaccord.models.multitask import MultiTaskModel
+from gradaccord.runs.endings import Interrupted
 from gradaccord.runs.log import read_log
-from gradaccord.train.run import Interrupted
 
 
 def test_micro_batches_give_the_same_weights(content, configured, run, tmp_path, checkpoint):

@@ -4,8 +4,8 @@ import pytest
 import torch
 from train_toy import said
 
+from gradaccord.runs.endings import TrainingError
 from gradaccord.train.loop import TrainingLoop
-from gradaccord.train.not_finite import TrainingError
 
 
 def test_a_loss_that_is_not_finite_stops_with_task_step_and_examples(

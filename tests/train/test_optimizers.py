@@ -3,8 +3,9 @@
 import pytest
 import torch
 
+from gradaccord.runs.schedule import Schedule
 from gradaccord.train.config import TrainConfig
-from gradaccord.train.optimizers import Schedule, make_optimizer
+from gradaccord.train.optimizers import make_optimizer
 
 
 @pytest.mark.parametrize("kind", ["linear", "cosine", "constant"])

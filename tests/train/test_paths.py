@@ -8,8 +8,9 @@ import pytest
 import yaml
 from train_toy import said
 
+from gradaccord.runs.config_files import ConfigError
 from gradaccord.runs.files import CONFIG
-from gradaccord.train.config_file import ConfigError, check_config, read_config
+from gradaccord.train.config_file import check_config, read_config
 
 
 @pytest.fixture
@@ -112,7 +113,7 @@ def test_every_path_of_the_file_is_found(project, tmp_path, monkeypatch, given):
     assert config.tasks["other"].data == "sst"
     assert config.probe.masked_lm == {"lines": str(project / "lines.txt"), "set": "cldr/de"}
     (tmp_path / "copy").mkdir()
-    from gradaccord.train.config_file import write_config
+    from gradaccord.runs.config_files import write_config
 
     write_config(config, tmp_path / "copy" / "config.yaml")
     assert read_config(tmp_path / "copy" / "config.yaml") == config

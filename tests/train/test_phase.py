@@ -2,6 +2,7 @@
 
 from train_toy import same, weights
 
+from gradaccord.core import sketched_gradients
 from gradaccord.runs.log import read_log
 
 
@@ -18,6 +19,15 @@ def test_a_warm_start_resumes_bit_equal(configured, run, tmp_path, interrupted):
     config = configured(train={"steps": 6, "warm_start": {"task": "film", "epochs": 1}})
     run(config, "whole")
     interrupted(config, "broken", after=5)
+    run(config, "broken", resume=True)
+    assert same(weights(tmp_path / "whole"), weights(tmp_path / "broken"))
+
+
+def test_sketches_of_gradients_resume_bit_equal(configured, run, tmp_path, interrupted, monkeypatch):
+    monkeypatch.setattr(sketched_gradients, "SMALL", 16)
+    config = configured(train={"steps": 6}, method={"name": "gradvac", "memory": "sketch"})
+    assert run(config, "whole").cost.gradients == 36  # three tasks, six steps, two passes
+    interrupted(config, "broken", after=3)
     run(config, "broken", resume=True)
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "broken"))
 

@@ -79,7 +79,7 @@ def test_what_the_hub_refuses_is_one_sentence_and_the_folder_is_there(export, tm
             None,
             "there is no token of the Hugging Face hub here: run `hf auth login`",
         ),
-        (["--push", "me/a/b"], TOKEN, "which is no name of a repository: give USER/NAME"),
+        (["--push", "me/a/b"], TOKEN, "which is not the name of a repository: give USER/NAME"),
         (["--private"], TOKEN, "`--private` is for --push"),
     ],
 )

@@ -1,18 +1,13 @@
 """Runs from configuration to results: every method, resumed bit-equal, judged, saved, read again."""
 
 import csv
-import fcntl
 import json
-import os
 import shutil
-import signal
 import subprocess
-import termios
-from contextlib import suppress
 
 import pytest
 import torch
-from train_toy import same, until, weights
+from train_toy import same, weights
 from transformers import AutoModel
 
 from gradaccord.methods.registry import METHODS
@@ -21,7 +16,9 @@ from gradaccord.runs.files import RunFolderError
 from gradaccord.runs.log import read_log
 from gradaccord.runs.results import Results
 from gradaccord.tasks.saved_models import load
+from gradaccord.train.config_file import check_config
 from gradaccord.train.loop import TrainingLoop
+from gradaccord.train.run import same_tasks
 
 OPTIONS = {
     "torchjd": {"weighting": "UPGrad"},
@@ -179,18 +176,6 @@ def test_a_corrupt_checkpoint_falls_back_and_says_so(configured, run, tmp_path, 
     assert again.dev == whole.dev
 
 
-def test_a_folder_with_a_run_is_not_overwritten(configured, run):
-    config = configured(train={"steps": 2})
-    results = run(config)
-    with pytest.raises(RunFolderError, match="holds a finished run: continue it with --resume"):
-        run(config)
-    said = []
-    assert run(config, resume=True, say=said.append) == results
-    assert "nothing to do" in said[0]
-    with pytest.raises(RunFolderError, match="started with another `train`"):
-        run(configured(train={"steps": 3}), resume=True)
-
-
 def test_a_full_disk_keeps_the_checkpoint_before(configured, run, tmp_path, monkeypatch):
     saved = torch.save
 
@@ -207,29 +192,18 @@ def test_a_full_disk_keeps_the_checkpoint_before(configured, run, tmp_path, monk
     assert run(configured(), resume=True).cost.steps == 12
 
 
-def test_killed_and_resumed_through_the_command_line(written, tmp_path, command):
-    file = written(train={"steps": 60, "save_every": 5, "evaluate_every": 60})
-    killed = command("train", file, "--out", tmp_path / "killed")
-    until(lambda: list(tmp_path.glob("killed/checkpoints/step-*5")) or killed.poll() is not None)
-    killed.kill()
-    killed.wait()
-    assert not (tmp_path / "killed" / "results.json").exists()
-    out, _ = command("train", file, "--out", tmp_path / "killed", "--resume").done()
-    assert "Continued at step" in out
-    command("train", file, "--out", tmp_path / "whole").done()
-    assert same(weights(tmp_path / "whole"), weights(tmp_path / "killed"))
-
-
 @pytest.mark.parametrize("name", ["sum", "reptile"])  # the second one's state has names of weights, too
 def test_a_checkpoint_of_0_1_goes_on_bit_equal(name, configured, run, interrupted, tmp_path):
-    """There the keys of heads had no prefix."""
+    """There the keys of heads had no prefix, and the batches of steps another name."""
 
     def as_before(state):
         if isinstance(state, dict):
             return {as_before(key): as_before(value) for key, value in state.items()}
         if isinstance(state, list):
             return [as_before(value) for value in state]
-        return state.replace("heads.head_", "heads.") if isinstance(state, str) else state
+        if isinstance(state, str):
+            return state.replace("heads.head_", "heads.").replace("step_batches", "feeder")
+        return state
 
     config = configured(method={"name": name, **OPTIONS.get(name, {})})
     run(config, "whole")
@@ -266,39 +240,6 @@ def test_a_limit_of_inf_survives_a_resume(configured, run, interrupted):
     assert run(config, "broken", resume=True).cost.steps == 4
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="there is no SIGHUP here")
-def test_a_closed_terminal_saves_like_sigterm(written, tmp_path, command):
-    """The run is alone in its session, on a terminal of its own that is closed."""
-    file = written(train={"steps": 2000, "save_every": 2000, "evaluate_every": 2000})
-    ours, its = os.openpty()
-
-    def own_terminal():
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it
-        fcntl.ioctl(its, termios.TIOCSCTTY, 0)
-        os.dup2(its, 1)
-        os.dup2(its, 2)
-
-    out = tmp_path / "run"
-    process = command(
-        "train", file, "--out", out, start_new_session=True, before=own_terminal, pass_fds=[its]
-    )
-    os.close(its)
-    os.set_blocking(ours, False)
-
-    def running():
-        with suppress(BlockingIOError):
-            os.read(ours, 1 << 16)  # what it shows
-        log = out / "log.jsonl"
-        return (log.exists() and log.stat().st_size > 0) or process.poll() is not None
-
-    until(running)
-    os.close(ours)
-    process.wait(timeout=60)
-    (saved,) = (out / "checkpoints").glob("step-*")
-    assert int(saved.name[5:]) > 0
-    assert process.returncode == 130
-
-
 def test_a_checkpoint_that_does_not_fit_is_told(configured, run, interrupted, content, tmp_path):
     """A class was added to the data: the configuration is the same, the head is larger."""
     film = {k: v for k, v in content["tasks"]["film"].items() if k != "labels"}
@@ -313,3 +254,13 @@ def test_a_checkpoint_that_does_not_fit_is_told(configured, run, interrupted, co
         run(config, "broken", resume=True)
     assert "\n" not in str(raised.value)
     assert str(tmp_path / "broken" / "checkpoints" / "step-00000002") in str(raised.value)
+
+
+def test_two_tasks_that_are_the_same_are_told(content):
+    film = content["tasks"]["film"]
+    config = check_config(
+        {**content, "tasks": {"film": film, "again": film, "half": {**film, "weight": 0.5}}}
+    )
+    assert [*same_tasks(config)] == [
+        "Warning: film and again are the same task: the same data with the same options."
+    ]

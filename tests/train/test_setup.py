@@ -1,6 +1,8 @@
 """Unseen tasks use a trained head; clusters are tasks; frozen and adapted parts; rows stay on disk."""
 
 import gc
+import subprocess
+import sys
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -213,3 +215,67 @@ def test_a_warm_start_does_not_read_the_file(tmp_path, monkeypatch):
     assert (again.name, again.labels) == ("other", ("no", "yes"))
     with pytest.raises(LookupError, match="it is read"):
         load_dataset("one", TaskConfig(files={"dev": str(file)}, kind="classification"), None)
+
+
+def _cold_peak(folder: Path, rows: int) -> int:
+    """The most that Python holds at a time while a set is read for the first time, cut and compared."""
+    file = folder / f"{rows}.csv"
+    lines = (f"{WORDS} {i},{('no', 'yes')[i % 2]}" for i in range(rows))
+    file.write_text("\n".join(["text,label", *lines]) + "\n")
+    config = TaskConfig(files={"train": str(file)}, cut=0.05)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        splits = load_dataset("big", config, None).splits
+        list(overlaps([("train", splits["train"])], [("dev", splits["dev"])]))
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_first_reading_holds_a_block_of_the_rows(tmp_path, monkeypatch):
+    monkeypatch.setenv("GRADACCORD_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("gradaccord.data.files.growing.IN_MEMORY", 2**16)
+    _cold_peak(tmp_path, 300)  # what is made once
+    small, large = (_cold_peak(tmp_path, rows) for rows in (10_000, 30_000))
+    assert (large - small) / 20_000 < 20  # bytes a row; hashes of 8 are kept of ids and cut texts
+
+
+def test_two_processes_at_once_read_a_file_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("GRADACCORD_CACHE", str(tmp_path / "cache"))
+    file = tmp_path / "rows.csv"
+    lines = (f"{WORDS} {i},{('no', 'yes')[i % 2]}" for i in range(20_000))
+    file.write_text("\n".join(["text,label", *lines]) + "\n")
+    code = """
+import sys
+from gradaccord.core.watch import Watch
+from gradaccord.train import setup
+from gradaccord.train.config import TaskConfig
+
+plain = setup.read
+setup.read = lambda *given, **options: print("reading", flush=True) or plain(*given, **options)
+config = TaskConfig(files={"train": sys.argv[1]}, cut=0.1)
+print("ready", flush=True)
+sys.stdin.readline()
+splits = setup.load_dataset("rows", config, None, Watch()).splits
+print({split: len(own) for split, own in splits.items()}, splits["dev"].identity,
+      splits["train"][7].first, flush=True)
+"""
+    both = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(file)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(2)
+    ]
+    for one in both:
+        assert one.stdout.readline() == "ready\n"
+    for one in both:
+        one.stdin.write("go\n")
+        one.stdin.flush()
+    said = [one.communicate()[0].splitlines() for one in both]
+    assert sorted(len(own) for own in said) == [1, 2]  # one of them read
+    assert said[0][-1] == said[1][-1]
+    assert not [*(tmp_path / "cache").glob("*.part")]

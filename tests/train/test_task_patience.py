@@ -17,7 +17,7 @@ def test_patience_counts_evaluations_in_a_row_without_a_better_score():
     for one in (patience, again):
         assert one.note(4, {"a": 50.5}) == {}
         assert one.note(5, {"a": 50.0}) == {
-            "a": "no score of it was better than that at step 3 for 2 evaluations"
+            "a": "its score was not better than that at step 3 for 2 evaluations"
         }
         assert one.stopped == {"b": 1, "a": 5}
 
@@ -48,7 +48,7 @@ def test_a_task_is_dropped_the_others_go_on_and_the_run_resumes_bit_equal(
     results = run(config, "whole", say=told.append)
     assert results.stopped == {"film": 4, "bank": 6}
     assert results.cost.steps == 10
-    assert "film is not trained on any more, after step 4: no score of it was better than that at " \
+    assert "film is not trained on any more, after step 4: its score was not better than that at " \
         "step 2 for 1 evaluation." in told  # fmt: skip
     names = {step.partition("#")[0] for steps in of_steps(tmp_path / "whole")[4:6] for step in steps}
     assert names <= {"bank", "long"}

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from gradaccord.train.time_left import FORWARD, TimeLeft
+from gradaccord.train.time_left import FORWARD, TimeLeft, evaluations
 
 
 def after(steps: int, of: int = 100, **options: float) -> TimeLeft:
@@ -41,3 +41,9 @@ def test_a_resumed_run_is_timed_from_where_it_goes_on() -> None:
     for step in range(10):
         made.stepped(1.0, 0.5 + (step + 1) / 100, rows=4)
     assert made.seconds(60) == pytest.approx(40.0)
+
+
+@pytest.mark.parametrize("every", [0.25, 0.3, 0.01, 4, 5])
+def test_evaluations_are_counted_as_a_run_does_them(every, configured, run):
+    results = run(configured(train={"steps": 10, "evaluate_every": every}))
+    assert evaluations(every, 10) == len(results.evaluations)

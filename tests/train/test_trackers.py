@@ -126,3 +126,12 @@ def test_wandb_offline_gets_the_log_and_goes_on_with_its_run(
         json.loads((tmp_path / "run" / "trackers.json").read_text())["id"]
     }
     assert wandb.run is None  # closed
+
+
+def test_a_tracker_that_cannot_begin_is_one_sentence(written, tmp_path, capsys):
+    pytest.importorskip("tensorboard")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "tensorboard").write_text("in the way")
+    file = written(train={"log_with": "tensorboard", "steps": 1})
+    wrong = said(capsys, "train", file, "--out", tmp_path / "run")
+    assert "`train.log_with` is tensorboard, which could not be started (" in wrong

@@ -14,6 +14,7 @@ from typing import Annotated
 
 import typer
 
+from gradaccord.cli.advise import advise
 from gradaccord.cli.cache import cache
 from gradaccord.cli.compare import compare
 from gradaccord.cli.demo import demo
@@ -33,6 +34,7 @@ from gradaccord.cli.init import init
 from gradaccord.cli.landscape import landscape
 from gradaccord.cli.list import list_
 from gradaccord.cli.predict import predict
+from gradaccord.cli.pretrain import pretrain
 from gradaccord.cli.report import report
 from gradaccord.cli.reproduce import reproduce
 from gradaccord.cli.sweep import sweep
@@ -111,7 +113,7 @@ def _start(
 ) -> None:
     """Train neural networks with gradients that agree.
 
-    Start here; it takes about four minutes and downloads nothing:
+    Start here; it takes a few minutes and downloads nothing:
 
     [bold]gradaccord demo[/bold]
     """
@@ -122,7 +124,9 @@ def _start(
 app.command()(demo)
 app.command()(landscape)
 app.command()(train)
+app.command()(pretrain)
 app.command()(validate)
+app.command()(advise)
 app.command()(compare)
 app.command()(sweep)
 app.command()(report)

@@ -1,4 +1,4 @@
-"""The command `cache`: what is kept on disk between runs, how much it may be, and its removal."""
+"""The command `cache`: what is kept on disk between runs, its size limit, and how to remove it."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Action(str, Enum):
 def cache(
     action: Annotated[Action, typer.Argument(help="What to do.")] = Action.list,
     value: Annotated[
-        str | None, typer.Argument(metavar="SIZE", help="Of limit: such as 5GB or 500MB.")
+        str | None, typer.Argument(metavar="SIZE", help="For limit: a size such as 5GB or 500MB.")
     ] = None,
 ) -> None:
-    """Show or bound what is kept on disk: texts, tokens, decoded images.
+    """Show, limit or clear what is kept on disk: texts, tokens, decoded images.
 
-    The folder is $GRADACCORD_CACHE, or ~/.cache/gradaccord. What was not used
-    for longest is removed above the limit. All of it can be made again.
+    The folder is $GRADACCORD_CACHE, or ~/.cache/gradaccord. Above the limit,
+    what was unused for longest is removed. All of it can be made again.
 
     [bold]gradaccord cache limit 5GB[/bold]
     """
@@ -72,7 +72,7 @@ def _list() -> None:
 
 
 def shown(size: int) -> str:
-    """A size for people."""
+    """A size in a readable unit, such as 5.0 GB."""
     unit = next((unit for unit in reversed(UNITS) if size >= UNITS[unit]), "KB")
     return f"{size / UNITS[unit]:.1f} {unit}"
 

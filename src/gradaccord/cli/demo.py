@@ -1,4 +1,4 @@
-"""The command `demo`: four parts, one page, four sentences, three commands to go on with."""
+"""The command `demo`: four parts, one page, four sentences, three commands to continue with."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from gradaccord.cli.exit_codes import INTERRUPTED, needs, user_mistakes
-from gradaccord.showcase.demo.settings import GRADIENTS, METHODS, Settings
+from gradaccord.showcase.demo.settings import GRADIENTS, METHODS, DemoSettings
 
 
 @needs("demo", "report", "train")
@@ -28,8 +28,8 @@ def demo(
         str,
         typer.Option(
             metavar="A;B",
-            help="As in `compare`; sum and every method's controls are added.",
-            show_default="pcgrad; gradvac; sequential_reptile with options; dotprod",
+            help="As in `compare`; sum and each method's control are added.",
+            show_default="pcgrad; sequential_reptile with options; dotprod",
         ),
     ] = METHODS,
     fast: Annotated[
@@ -45,7 +45,7 @@ def demo(
     Three optima on a plane; a valley that PCGrad leaves and the sum does not;
     characters learned from one picture each; names in twelve languages and seven
     unseen ones, with what the encoder forgets. Nothing is downloaded, one report
-    is written. About four minutes on two cores; after Ctrl-C the same command
+    is written. A few minutes on two cores; after Ctrl-C the same command
     continues. For example:
 
     [bold]gradaccord demo --seeds 5 --methods 'pcgrad;dotprod'[/bold]
@@ -54,8 +54,9 @@ def demo(
 
     console = Console()
 
-    def say(text: str, style: str | None = None) -> None:
-        console.print(text, highlight=False, markup=False, soft_wrap=True, style=style)
+    def say(text: str, style: str | None = None, whole: bool = not console.is_terminal) -> None:
+        """On a terminal broken between words, unless it is to be copied."""
+        console.print(text, highlight=False, markup=False, soft_wrap=whole, style=style)
 
     began = time.monotonic()
     with user_mistakes(ValueError, OSError, ModuleNotFoundError):
@@ -64,7 +65,7 @@ def demo(
 
         cldr.names("en")
         require_matplotlib()
-        from gradaccord.cli import fewshot_screen, landscape_screen
+        from gradaccord.cli import landscape_screen
         from gradaccord.cli.compare_screen import Screen
         from gradaccord.cli.demo_screen import (
             NEXT,
@@ -73,8 +74,8 @@ def demo(
             plan_of,
             pretraining_screen,
         )
+        from gradaccord.cli.fewshot import screen as fewshot_screen
         from gradaccord.runs.about import about
-        from gradaccord.runs.files import ABOUT, write_json
         from gradaccord.showcase.demo.findings import CAUTION, findings
         from gradaccord.showcase.demo.glyphs import few_shot
         from gradaccord.showcase.demo.names import (
@@ -89,10 +90,10 @@ def demo(
         from gradaccord.showcase.demo.valley import valleys
 
         folder = out if out is not None else Path("runs") / ("demo-fast" if fast else "demo")
-        settings = Settings(folder, seeds, gradients, methods, fast)
+        settings = DemoSettings(folder, seeds, gradients, methods, fast)
         specs, budget = demo_methods(settings), recipe(settings).train.gradients or 0
         folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / ABOUT, about(["gradaccord", *sys.argv[1:]]))
+        about(["gradaccord", *sys.argv[1:]]).write(folder)
         try:
             beside = pretrain_beside(settings)
             say("1 of 4: three optima on a plane. Who falls into one task's own?", "bold")
@@ -127,7 +128,7 @@ def demo(
     say("What was found:", "bold")
     for sentence in found:
         say(sentence)
-    say(f"The picture of it: {page}", "bold")
+    say(f"The report: {page}", "bold", whole=True)
     say("Next, with your own files:", "bold")
     for command in NEXT:
-        say(f"  {command}")
+        say(f"  {command}", whole=True)

@@ -11,39 +11,40 @@ from rich.table import Table
 from gradaccord.cli.screen import Screen, bar
 from gradaccord.compare.specs import short_names
 from gradaccord.compare.statistics import Difference, Mean, short_p
-from gradaccord.pretrain.characters import Progress
+from gradaccord.models.trunks.pretrained_characters import CharacterProgress
 from gradaccord.runs.duration import duration
 from gradaccord.showcase.demo.names import Names
 
 PRETRAINING = "pretraining on 50 languages"
-HEADINGS = ("method", "seen", "vs sum", "unseen", "lost", "unseen", "loss", "cosine")
+HEADINGS = (*("method", "seen", "vs sum", "unseen", "lost,\nseen", "lost,\nunseen", "loss", "cosine"),)
 NEXT = (
     "gradaccord init classification --out mine.yaml",
     "gradaccord validate mine.yaml",
     "gradaccord compare mine.yaml --methods pcgrad,gradvac,dotprod --seeds 5",
 )
 NOTES = """\
-seen, unseen   accuracy, %, mean over the languages trained on and the others; test names
-vs sum         difference on seen languages, paired by seed; p of a t-test, as corrected by
-               Holm for all tests of the comparison
-lost           rise of the masked-character loss, nats; languages trained on, and the others
-loss           training loss at the end: who learns less also forgets less
-(c)            a control: the same steps as the method below it, without its idea"""
+seen, unseen  accuracy on test names, %: mean over the languages trained on, and
+              over the others
+vs sum        difference on seen languages, paired by seed; p of a t-test, as
+              corrected by Holm for all tests of the comparison
+lost          rise of the masked-character loss of these languages, nats
+loss          training loss at the end: who learns less also forgets less
+(c)           a control: the same steps as the method below, without its idea"""
 
 
 def plan_of(specs: int, seeds: int, gradients: int) -> str:
-    """What the second part is about to do."""
+    """What the fourth part is about to do."""
     return (
         f"{specs} methods and controls x {seeds} seed{'' if seeds == 1 else 's'}, "
         f"{gradients:,} batch gradients each, after one pretraining"
     )
 
 
-def pretraining_screen(console: Console) -> Screen[Progress]:
+def pretraining_screen(console: Console) -> Screen[CharacterProgress]:
     """The pretraining's share, time left and loss; nothing is shown if it was done before."""
     began = time.monotonic()
 
-    def facts(progress: Progress) -> tuple[str, str]:
+    def facts(progress: CharacterProgress) -> tuple[str, str]:
         left = (time.monotonic() - began) / progress.step * (progress.steps - progress.step)
         return f"{duration(left)} left", f"loss {progress.loss:.2f}"
 

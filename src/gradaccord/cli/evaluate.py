@@ -27,13 +27,13 @@ def evaluate(
     worst: Annotated[int, typer.Option(min=0, metavar="N", help="Errors to show.")] = 5,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Also write all of it (.json) or the scores (.csv)."),
+        typer.Option(metavar="FILE", help="Also write everything (.json) or the scores (.csv)."),
     ] = None,
 ) -> None:
     """Evaluate a trained model on a labelled file of your own.
 
-    All metrics with 95 % bootstrap intervals, beside chance and majority; for
-    classes the confusions; and the worst errors. For example:
+    Prints all metrics with 95 % bootstrap intervals, beside chance and majority;
+    the confusions of classes; and the worst errors. For example:
 
     [bold]gradaccord evaluate runs/trio --task sst --file test.csv[/bold]
     """
@@ -52,5 +52,5 @@ def evaluate(
             found = evaluate_file(predictor, model, file, worst=worst, watch=watch)
         Console().print(shown(found))
         if out is not None:
-            found.write(out)
+            found.save(out)
             print(f"Written: {out}")

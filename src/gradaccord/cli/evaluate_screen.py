@@ -17,7 +17,7 @@ NAME = 12  # characters of a class in the matrix
 
 
 def shown(found: FileEvaluation) -> Group:
-    """The whole of it."""
+    """All that `evaluate` prints."""
     return Group(*_parts(found))
 
 

@@ -1,9 +1,12 @@
-"""Exit codes, and users' mistakes and missing extras as one sentence each."""
+"""Exit codes; users' mistakes, missing extras and runs that end early as one sentence each."""
 
 from __future__ import annotations
 
 import errno
 import os
+import re
+import shlex
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
@@ -30,6 +33,7 @@ EXTRAS = {
     "report": ("matplotlib", "jinja2"),
     "demo": ("babel",),
     "sweep": ("optuna",),
+    "cluster": ("ray",),
     "torchjd": ("torchjd", "cvxpy", "ecos", "quadprog", "qpsolvers"),
     "datasets": ("datasets",),
     "tensorboard": ("tensorboard",),
@@ -38,7 +42,7 @@ FIRST = 3  # modules of an extra that are looked for
 
 
 def needs(*extras: str) -> Callable[[Callable[Given, Result]], Callable[Given, Result]]:
-    """Of a command: refuse it in one sentence that names all its extras that are not installed."""
+    """Refuse a command in one sentence that names all its extras that are not installed."""
 
     def decorate(command: Callable[Given, Result]) -> Callable[Given, Result]:
         @wraps(command)
@@ -54,7 +58,7 @@ def needs(*extras: str) -> Callable[[Callable[Given, Result]], Callable[Given, R
 
 
 def missing_package(error: ModuleNotFoundError) -> str:
-    """One sentence about it; a sentence that has the remedy already stays as it is."""
+    """One sentence about a missing package; one that already has the remedy stays as it is."""
     module = str(error.name).partition(".")[0]
     extra = next((extra for extra, modules in EXTRAS.items() if module in modules), None)
     if extra is None or "pip install" in str(error):
@@ -67,7 +71,7 @@ def _install(*extras: str) -> str:
 
 
 def as_sentence(error: Exception) -> str:
-    """What the command line prints of a user's mistake."""
+    """A user's mistake as the command line prints it."""
     message = " ".join(getattr(error, "format_message", error.__str__)().split())
     return message if message[-1:] in ".?" else f"{message}."
 
@@ -80,13 +84,39 @@ def user_mistakes(*kinds: type[Exception]) -> Iterator[None]:
     except ModuleNotFoundError as error:
         raise UsageError(missing_package(error)) from error
     except kinds as error:
-        raise UsageError(
-            system_sentence(error) if isinstance(error, OSError) else str(error)
-        ) from error
+        sentence = system_sentence(error) if isinstance(error, OSError) else str(error)
+        raise UsageError(with_short_words(sentence)) from error
+
+
+def with_short_words(sentence: str) -> str:
+    """Shorten words of hundreds of characters: a sentence may quote a value of a damaged file."""
+    return re.sub(r"(\S{120})\S{160,}(\S{20})", r"\1...\2", sentence)
+
+
+@contextmanager
+def training(say: Callable[[str], None]) -> Iterator[None]:
+    """Around a run: if it ends early, print why and set the exit code. say: prints it after Ctrl-C."""
+    from gradaccord.core.failures import ProcessFailedError
+    from gradaccord.runs.checkpoints import CheckpointError
+    from gradaccord.runs.endings import Interrupted, TrainingError
+    from gradaccord.runs.ranks import ProcessLostError
+
+    try:
+        yield
+    except Interrupted as stopped:
+        given = [part for part in sys.argv[1:] if part != "--resume"]
+        say(f"{stopped} Go on with: {shlex.join(['gradaccord', *given, '--resume'])}")
+        raise typer.Exit(INTERRUPTED) from None
+    except KeyboardInterrupt:
+        say("Interrupted before the first step or after the last one; continue with --resume.")
+        raise typer.Exit(INTERRUPTED) from None
+    except (TrainingError, CheckpointError, ProcessFailedError, ProcessLostError) as error:
+        print(f"gradaccord: {error}", file=sys.stderr)
+        raise typer.Exit(1) from None
 
 
 FULL = "make room, and repeat the command"
-RIGHTS = "get the right to it, or choose another place"
+RIGHTS = "change its permissions, or choose another place"
 REMEDIES = {
     errno.ENOSPC: FULL, errno.EFBIG: FULL,
     errno.EACCES: RIGHTS, errno.EPERM: RIGHTS, errno.EROFS: RIGHTS,
@@ -118,8 +148,8 @@ def folder_is_there() -> bool:
 
 
 def check_surroundings(words: Sequence[str]) -> None:
-    """What no command can work with: a current folder that is gone, names that are not UTF-8, and
-    empty names. words: the command line."""
+    """Refuse what no command can work with: a current folder that is gone, names that are not UTF-8,
+    and empty names. words: the command line."""
     if not folder_is_there():
         raise UsageError(GONE)
     for what, name in (

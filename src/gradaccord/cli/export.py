@@ -16,7 +16,7 @@ def export(
     out: Annotated[Path, typer.Option(metavar="DIR", help="The folder to write.")] = Path("exported"),
     push: Annotated[
         str | None,
-        typer.Option("--push", metavar="USER/NAME", help="Upload it to the Hugging Face hub, too."),
+        typer.Option("--push", metavar="USER/NAME", help="Also upload it to the Hugging Face hub."),
     ] = None,
     private: Annotated[
         bool, typer.Option("--private", help="With --push: a repository that only you see.")

@@ -19,7 +19,7 @@ _TEMPLATE = """\
 model: {model}
 # model: {{name: minilm, freeze: "embeddings, layers 0-3"}}     # parts that are not trained
 # model: {{name: minilm, lora: {{r: 8}}}}     # train small adapters instead, with lr 5e-4
-tasks:                         # one entry a task; `gradaccord list data` shows what can be named
+tasks:                         # one entry per task; `gradaccord list data` shows what can be named
 {tasks}method: sum                    # `gradaccord list methods`; {{name: dotprod, weight: 0.1}}
 # regularize: smart            # or swep: a term added to every task's loss
 # sampler: {{name: proportional, q: 0.2}}   # default: what suits the method
@@ -30,7 +30,7 @@ train:
   optimizer: adamw             # sgd, adam, adafactor, recadam; {{name: adamw, weight_decay: 0.01}}
   schedule: linear             # cosine, constant
   # micro_batches: 2           # compute a batch in parts, to save memory
-  # patience: 3                # stop after so many evaluations without a better score
+  # patience: 3                # stop after this many evaluations without a better score
   # warm_start: {{task: first, epochs: 1}}
   # log_with: tensorboard      # or wandb, mlflow, trackio
   seed: 0
@@ -45,7 +45,7 @@ def init(
         str,
         typer.Argument(metavar="KIND", help="A kind of task, or a recipe: `gradaccord list recipes`."),
     ] = "",
-    out: Annotated[Path, typer.Option(metavar="FILE", help="Where to write it.")] = Path(
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The file to write.")] = Path(
         "gradaccord.yaml"
     ),
 ) -> None:
@@ -60,14 +60,15 @@ def init(
         if out.exists():
             raise ValueError(f"{out} exists: choose another --out, or remove it.")
         write_atomic(out, text)
-    print(f"Written: {out}. Try it with: gradaccord validate {out}")
+    check = f"pretrain {out} --dry-run" if kind in recipe_texts("pretrain") else f"validate {out}"
+    print(f"Written: {out}. Try it with: gradaccord {check}")
 
 
 def starting_file(kind_or_recipe: str, out: str) -> str:
     """The text of a file to start from."""
     from gradaccord.tasks.registry import KINDS
 
-    recipes = recipe_texts()
+    recipes = {**recipe_texts(), **recipe_texts("pretrain")}
     if kind_or_recipe in recipes:
         return recipes[kind_or_recipe]
     if kind_or_recipe not in KINDS:
@@ -85,5 +86,5 @@ def _tasks(kind: str, start: StartingFile) -> str:
     files = f"files: {{train: train.{start.ending}, dev: dev.{start.ending}}}"
     inside = "".join(f"    {line}\n" for line in (files, f"kind: {kind}", *start.lines))
     inside += "    # weight: 2                # its loss counts twice\n"
-    inside += "    # patience: 3              # train on it no longer if its score stops rising\n"
+    inside += "    # patience: 3              # stop training on it when its score stops rising\n"
     return f"  first:\n{inside}  # second: {{data: sts, pair: cross, head: hidden}}\n"

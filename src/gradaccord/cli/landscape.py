@@ -38,12 +38,12 @@ def landscape(
         out.mkdir(parents=True, exist_ok=True)
     from gradaccord.cli.landscape_screen import introduction, progress, tables
     from gradaccord.showcase.landscape.figure import draw
-    from gradaccord.showcase.landscape.runs import Result, Settings, run
+    from gradaccord.showcase.landscape.runs import LandscapeSettings, Result, run
 
     tenth = 10 if fast else 1
-    steps, outer_steps = Settings.steps // tenth, Settings.outer_steps // tenth
+    steps, outer_steps = LandscapeSettings.steps // tenth, LandscapeSettings.outer_steps // tenth
     console = Console()
-    console.print(introduction(Settings(seeds, steps, outer_steps)), highlight=False)
+    console.print(introduction(LandscapeSettings(seeds, steps, outer_steps)), highlight=False)
     with progress(console) as show:
         result = run(seeds, steps=steps, outer_steps=outer_steps, progress=show)
     console.print(tables(result))

@@ -20,9 +20,9 @@ from gradaccord.showcase.landscape.runs import (
     REPTILE_LR,
     SEQUENTIAL,
     SWEPT,
+    LandscapeSettings,
     Result,
     Row,
-    Settings,
     findings,
     mean_of,
 )
@@ -40,7 +40,7 @@ rates     {LR:g}; RecAdam {RECADAM_LR:g}; Reptiles {REPTILE_LR:g} in the inner s
 controls  {CONTROLS[SEQUENTIAL]} of {SEQUENTIAL}, {CONTROLS["DotProd"]} of DotProd"""
 
 
-def introduction(settings: Settings) -> str:
+def introduction(settings: LandscapeSettings) -> str:
     """What is about to happen."""
     return (
         "Three tasks on a plane, L_i = -200 exp(-0.2 |φ - x_i|), each with its optimum\n"
@@ -53,7 +53,7 @@ def introduction(settings: Settings) -> str:
 
 @contextmanager
 def progress(console: Console) -> Iterator[ProgressCall]:
-    """What to give to `run`: a bar with the time left, or lines where there is no terminal."""
+    """The callback for `run`: a bar with the time left, or lines where there is no terminal."""
 
     def line(state: tuple[str, int, int, float]) -> str:
         method, done, total, left = state

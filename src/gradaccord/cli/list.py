@@ -69,6 +69,8 @@ def methods() -> Table:
             facts.append("by losses alone")
         if entry.cost_with({}) != 1:
             facts.append(f"{entry.cost_with({}):g} gradients a batch")
+        if "memory" in entry.options():
+            facts.append("T gradients of memory, or less with memory=half, cpu, sketch")
         _row(table, entry.name, f"{entry.summary} ({'; '.join(facts)})", _shown(entry))
     _row(table, SINGLE_TASK, "one model per task")
     for added in ADDITIONS.values():
@@ -105,6 +107,8 @@ def recipes() -> Table:
     table = _table("recipe", "what it shows")
     for name, text in recipe_texts().items():
         table.add_row(name, text.splitlines()[0].lstrip("# "))
+    for name, text in recipe_texts("pretrain").items():
+        table.add_row(name, f"{text.splitlines()[0].lstrip('# ')} (for gradaccord pretrain)")
     return table
 
 

@@ -29,7 +29,7 @@ def list_data(folder: str | Path | None = None, console: Console | None = None) 
         console.print(f"{len(found)} sets, found under {root}.", highlight=False, soft_wrap=True)
     else:
         console.print(
-            f"Only what needs no files: set {FOLDER} or give --data to list a folder. Names that can "
+            f"These need no files; to list a folder, set {FOLDER} or give --data. Names that can "
             f"be read: {', '.join(names())}.",
             highlight=False,
         )
@@ -42,7 +42,7 @@ def list_data(folder: str | Path | None = None, console: Console | None = None) 
 def data_table(found: Sequence[Found], width: int = 80) -> Table:
     """Name, examples of each split, kind, language and classes; one line each.
 
-    What a narrow terminal has no room for is left out from the right: never the counts.
+    On a narrow terminal columns are left out from the right, but never the counts.
     """
     from rich.table import Table
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from gradaccord.compare.processes import Runner
 
 FileArgument = Annotated[
     Path, typer.Argument(metavar="FILE", help="A YAML file; see `gradaccord init`.")
@@ -20,10 +25,21 @@ DataOption = Annotated[
         "--data", metavar="DIR", envvar="GRADACCORD_DATA", help="The folder of the data sets."
     ),
 ]
+ClusterOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ray[:ADDRESS]", help="Run on a Ray cluster: the one at HOST:PORT, or this machine's."
+    ),
+]
+RunFolderOption = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="DIR", help="The run's folder; default: runs/FILE."),
+]
+ResumeOption = Annotated[bool, typer.Option("--resume", help="Continue an unfinished run.")]
 ModelArgument = Annotated[
     Path, typer.Argument(metavar="MODEL", help="The folder of a run or an exported model.")
 ]
-TaskOption = Annotated[str | None, typer.Option(metavar="NAME", help="Which of the model's tasks.")]
+TaskOption = Annotated[str | None, typer.Option(metavar="NAME", help="The task of the model to use.")]
 ColumnsOption = Annotated[
     str | None,
     typer.Option(
@@ -32,12 +48,23 @@ ColumnsOption = Annotated[
 ]
 HeaderOption = Annotated[
     bool | None,
-    typer.Option("--header/--no-header", help="Whether line 1 names the columns; default: found."),
+    typer.Option("--header/--no-header", help="Whether line 1 names the columns; default: detected."),
 ]
 
 
+def joined(
+    cluster: str | None, jobs: int | None, say: Callable[[str], None], stack: ExitStack
+) -> Runner | None:
+    """The cluster behind --cluster, until `stack` is left; None without that option."""
+    if cluster is None:
+        return None
+    from gradaccord.compare.cluster import connected
+
+    return stack.enter_context(connected(cluster, jobs, say))
+
+
 def reading_options(columns: str | None, header: bool | None) -> dict[str, Any]:
-    """How a file differs from those of the training, as `gradaccord.data.read` takes it."""
+    """How a file differs from the training files, as options of `gradaccord.data.read`."""
     found: dict[str, Any] = {} if header is None else {"header": header}
     if columns is not None:
         names = [name.strip() for name in columns.split(",")]

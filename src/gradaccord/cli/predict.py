@@ -29,7 +29,7 @@ def predict(
     file: Annotated[
         Path | None,
         typer.Option(
-            "--file", metavar="FILE", help="A table, or a text or JSON object a line; - is stdin."
+            "--file", metavar="FILE", help="A table, or one text or JSON object per line; - is stdin."
         ),
     ] = None,
     columns: ColumnsOption = None,
@@ -56,6 +56,9 @@ def predict(
 
         if (file is None) == (not text):
             raise ValueError("`predict` needs texts or --file, one of the two.")
+        for one in text or ():
+            if len(one) < 256 and Path(one).is_file():
+                raise ValueError(f"{one!r} is a file, and not a text: give it as --file {one}.")
         predictor = Predictor(model, task, **reading_options(columns, header))
         where = "The input" if file is None or str(file) == "-" else str(file)
         if file is None:

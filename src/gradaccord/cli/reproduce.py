@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from gradaccord.cli.exit_codes import INTERRUPTED, needs, user_mistakes
-from gradaccord.cli.options import DataOption
+from gradaccord.cli.options import ClusterOption, DataOption, joined
 
 
 @needs("train")
@@ -27,7 +28,10 @@ def reproduce(
         int | None, typer.Option(min=1, metavar="N", help="Runs of each arm; default: the entry's.")
     ] = None,
     data: DataOption = None,
-    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Runs at a time.")] = 1,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Runs at a time; default: 1.")
+    ] = None,
+    cluster: ClusterOption = None,
     budget: Annotated[
         str | None, typer.Option(metavar="B", help="Only at this budget: epochs, gradients, seconds.")
     ] = None,
@@ -52,19 +56,20 @@ def reproduce(
         "results"
     ),
 ) -> None:
-    """Run a table or figure of a paper, and show ours beside the published numbers.
+    """Rerun a table or figure of a paper; show our numbers beside the published ones.
 
     Runs that have a record are not repeated. Ctrl-C saves; the same command
-    goes on. For example:
+    continues. For example:
 
     [bold]gradaccord reproduce minbert-table-2 --small --data DIR --jobs 2[/bold]
     """
     from rich.console import Console
 
     console = Console()
-    with user_mistakes(ValueError, OSError, ModuleNotFoundError):
+    with user_mistakes(ValueError, OSError, ModuleNotFoundError), ExitStack() as stack:
         from gradaccord.cli.compare_screen import Screen
         from gradaccord.cli.reproduce_screen import listing, published
+        from gradaccord.compare.processes import Processes
         from gradaccord.reproduce.differences import current_records
         from gradaccord.reproduce.dry_run import dry_run as rehearse
         from gradaccord.reproduce.entry import DATA, Size, all_entries, find_entry
@@ -89,7 +94,7 @@ def reproduce(
                 screen.say(line)
             return
         size: Size = "small" if small else "full"
-        setting = entry.setting(size)
+        design = entry.design(size)
         planned = plan(
             entry, size, seeds=seeds, budget=budget, only=_names(only), variants=_names(variant)
         )
@@ -98,11 +103,12 @@ def reproduce(
                 for line in (*paragraph, ""):
                     screen.say(line)
             return
-        absent = missing_files(setting.needs, setting.publisher, data)
+        absent = missing_files(design.needs, design.publisher, data)
         if absent is not None:
             raise ValueError(absent)
         left = missing(planned, results)
-        screen.say(f"{entry.name}: {len(planned)} runs, {len(left)} to do, {jobs} at a time.")
+        runner = joined(cluster, jobs, screen.say, stack) or Processes(jobs or 1)
+        screen.say(f"{entry.name}: {len(planned)} runs, {len(left)} to do, {runner}.")
         began = time.monotonic()
         try:
             with screen.running():
@@ -110,7 +116,7 @@ def reproduce(
                     entry,
                     planned,
                     Folders(data, out, results),
-                    jobs=jobs,
+                    runner=runner,
                     keep=keep,
                     show=screen.show,
                     say=screen.say,

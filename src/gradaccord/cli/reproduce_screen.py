@@ -1,4 +1,4 @@
-"""What `reproduce` prints: the list of entries, and numbers of a paper that nothing is run for."""
+"""What `reproduce` prints: the list of entries, and published numbers for which nothing is run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def listing(entries: Iterable[Entry], results: Path) -> Iterator[str]:
 
 
 def published(entry: Entry) -> Iterator[str]:
-    """An entry of the kind `data`."""
+    """The claim and the published numbers of an entry for which nothing is run."""
     yield f"{entry.name}: {entry.title}"
     yield from textwrap.wrap(f"Claim: {entry.claim}", WIDTH)
     grids = tables(entry, [])

@@ -1,24 +1,26 @@
-"""A live picture on a terminal, or a line now and then where there is none."""
+"""A live picture on a terminal, or a plain line now and then where there is no terminal."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
+from rich.text import Text
 
 from gradaccord.core.watch import Watch
+from gradaccord.runs.duration import duration
 
 State = TypeVar("State")
 
 
 class Screen(Generic[State]):
-    """Hand `show` to long work as its callback while `running()` is entered.
+    """Shows how far long work is: pass `show` to it as its callback, inside `with running()`.
 
     picture: a state as drawn on a terminal; line: the same for a file. Each is drawn at most once in
     `refresh` or `line_every` seconds.
@@ -47,8 +49,13 @@ class Screen(Generic[State]):
         return self._live or nullcontext()
 
     def say(self, sentence: str) -> None:
-        """A line that stays; on a terminal it is broken between words, in a file not at all."""
+        """Print a line that stays; on a terminal it is wrapped between words, in a file not at all.
+
+        The picture is removed until the next is drawn: what it showed may be over.
+        """
         whole = not self.console.is_terminal
+        if self._live:
+            self._live.update("", refresh=True)
         self.console.print(sentence, highlight=False, markup=False, soft_wrap=whole)
 
     def show(self, state: State) -> None:
@@ -63,9 +70,33 @@ class Screen(Generic[State]):
             self.say(self._line(state))
 
 
+class Steps(Protocol):
+    """How far a run is, and what it does besides steps."""
+
+    step: int
+    seconds_left: float
+    doing: str  # beside steps; empty while steps are taken
+    done: float
+    total: float  # 0: nobody knows
+
+    @property
+    def share(self) -> float: ...  # noqa: D102
+
+
+def steps_picture(label: str, progress: Steps, numbers: str) -> Group:
+    """A bar with the time left, and below it the numbers, or what is done besides steps."""
+    below: RenderableType = Text(progress.doing or numbers, style="dim")
+    if progress.doing and progress.total:
+        below = bar(progress.doing, progress.done / progress.total)
+    if not progress.step:
+        return Group(below)
+    facts = f"step {progress.step:,}", f"{duration(progress.seconds_left)} left"
+    return Group(bar(label, progress.share, *facts), below)
+
+
 @contextmanager
 def watching(console: Console) -> Iterator[Watch]:
-    """For work that has no screen of its own: a bar while it goes on, or a line now and then."""
+    """A bar for work without its own screen; without a terminal, a line now and then."""
 
     def picture(now: tuple[str, float, float]) -> RenderableType:
         what, done, total = now

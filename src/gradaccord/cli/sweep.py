@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from gradaccord.cli.exit_codes import INTERRUPTED, missing_package, needs, user_mistakes
-from gradaccord.cli.options import DataOption, FileArgument
+from gradaccord.cli.options import ClusterOption, DataOption, FileArgument, joined
 
 
 @needs("sweep", "train")
@@ -25,7 +26,18 @@ def sweep(
         Path | None, typer.Option(metavar="DIR", help="Folder of all runs; default: runs/FILE-sweep.")
     ] = None,
     data: DataOption = None,
-    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Runs at a time.")] = 1,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Runs at a time; default: 1.")
+    ] = None,
+    cluster: ClusterOption = None,
+    storage: Annotated[
+        str | None,
+        typer.Option(
+            metavar="journal|URL",
+            envvar="GRADACCORD_STORAGE",
+            help="Where Optuna keeps trials, for the same command on several machines.",
+        ),
+    ] = None,
 ) -> None:
     """Search options of a method or of training with Optuna.
 
@@ -37,21 +49,30 @@ def sweep(
     from rich.console import Console
 
     console = Console()
-    with user_mistakes(ValueError, OSError, ModuleNotFoundError):
+    with user_mistakes(ValueError, OSError, ModuleNotFoundError), ExitStack() as stack:
         from gradaccord.cli.compare_screen import Screen
-        from gradaccord.compare.sweep import BEST, STORAGE, Range, settings_text
+        from gradaccord.compare.processes import Processes
+        from gradaccord.compare.study import file_of, without_password
+        from gradaccord.compare.sweep import BEST, Range, one_command_in, settings_text
         from gradaccord.compare.sweep import sweep as search
         from gradaccord.runs.about import about
-        from gradaccord.runs.files import ABOUT, write_json
         from gradaccord.runs.lock import locked
         from gradaccord.train.config_file import read_config
 
         base = read_config(file)
         folder = out if out is not None else Path("runs") / f"{file.stem}-sweep"
         screen = Screen(console)
+        runner = joined(cluster, jobs, screen.say, stack) or Processes(jobs or 1)
+        if cluster is not None:
+            screen.say(f"{trials} trials {runner}.")
+        if storage is None:  # else the trials are locked one by one
+            stack.enter_context(locked(folder))
         try:
-            with locked(folder), screen.running():
-                write_json(folder / ABOUT, about(["gradaccord", *sys.argv[1:]]))
+            with screen.running():
+                folder.mkdir(parents=True, exist_ok=True)
+                words = [without_password(word) for word in sys.argv[1:]]
+                with one_command_in(folder):
+                    about(["gradaccord", *words]).write(folder)
                 study = search(
                     base,
                     [Range.parse(text) for text in ranges],
@@ -59,7 +80,8 @@ def sweep(
                     seeds=seeds,
                     folder=folder,
                     data=data,
-                    jobs=jobs,
+                    runner=runner,
+                    storage=storage,
                     show=screen.show,
                     say=screen.say,
                 )
@@ -70,11 +92,12 @@ def sweep(
         screen.say("No trial finished.")
         raise typer.Exit(1)
     screen.say(f"Best on dev: {study.best_value:.2f} with {settings_text(study.best_params)}")
-    written = [str(folder / STORAGE), str(folder / BEST)]
+    written = [str(file_of(folder, storage)), str(folder / BEST)]
     try:
         from gradaccord.report.page import write_report
 
-        written.append(str(write_report(folder)))
+        with one_command_in(folder):
+            written.append(str(write_report(folder)))
     except ModuleNotFoundError as error:
         written.append(f"no page ({missing_package(error)})")
     screen.say(f"Written: {', '.join(written)}")

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gradaccord.cli.exit_codes import INTERRUPTED, needs, user_mistakes
-from gradaccord.cli.options import DataOption, FileArgument, OverridesArgument
+from gradaccord.cli.exit_codes import needs, training, user_mistakes
+from gradaccord.cli.options import (
+    DataOption,
+    FileArgument,
+    OverridesArgument,
+    ResumeOption,
+    RunFolderOption,
+)
 
 
 @needs("train")
 def train(
     file: FileArgument,
     overrides: OverridesArgument = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The run's folder; default: runs/FILE.")
-    ] = None,
+    out: RunFolderOption = None,
     data: DataOption = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue an unfinished run.")] = False,
+    resume: ResumeOption = False,
     deterministic: Annotated[
         bool,
         typer.Option("--deterministic", help="Use only deterministic algorithms (slower on a GPU)."),
@@ -46,40 +49,19 @@ def train(
     folder = out if out is not None else Path("runs") / file.stem
     with user_mistakes(ValueError, OSError, ModuleNotFoundError):
         config = read_config(file, overrides or [])
-        from gradaccord.runs.checkpoints import CheckpointError
-        from gradaccord.runs.ranks import ProcessLostError
-        from gradaccord.train.not_finite import TrainingError
-        from gradaccord.train.run import Interrupted, train_run
+        from gradaccord.train.run import train_run
 
-        try:
-            with screen.running():
-                results = train_run(
-                    config,
-                    folder,
-                    resume=resume,
-                    deterministic=deterministic,
-                    data=data,
-                    show=screen.show,
-                    say=screen.say,
-                    command=["gradaccord", *sys.argv[1:]],
-                )
-        except Interrupted as stopped:
-            screen.say(f"{stopped} Go on with: {_again()}")
-            raise typer.Exit(INTERRUPTED) from None
-        except KeyboardInterrupt:
-            screen.say(
-                "Interrupted before the first step or after the last one; continue with --resume."
+        with training(screen.say), screen.running():
+            results = train_run(
+                config,
+                folder,
+                resume=resume,
+                deterministic=deterministic,
+                data=data,
+                show=screen.show,
+                say=screen.say,
+                command=["gradaccord", *sys.argv[1:]],
             )
-            raise typer.Exit(INTERRUPTED) from None
-        except (TrainingError, CheckpointError, ProcessLostError) as error:
-            print(f"gradaccord: {error}", file=sys.stderr)
-            raise typer.Exit(1) from None
     if results:
         console.print(results_table(results))
         console.print(f"Written: {folder}", highlight=False, soft_wrap=True)
-
-
-def _again() -> str:
-    """The command that was given, with --resume."""
-    given = [part for part in sys.argv[1:] if part != "--resume"]
-    return shlex.join(["gradaccord", *given, "--resume"])

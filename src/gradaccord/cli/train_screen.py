@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+import time
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, Group
 from rich.table import Table
-from rich.text import Text
 
 from gradaccord.cli import screen
 from gradaccord.runs.duration import duration
@@ -15,33 +15,34 @@ from gradaccord.train.progress import NOW, Progress
 
 
 class Screen(screen.Screen[Progress]):
-    """Give `show` and `say` to `train` while `running()` is entered."""
+    """Pass `show` and `say` to `train` inside `with running()`."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console, picture, line)
         self._doing = ""
+        self._told = False  # in a file: that it saves, which the next line takes back
 
     def show(self, progress: Progress) -> None:
-        """Draw, if it is time to; on a terminal, at once when something else is being done."""
-        if progress.doing != self._doing and self._live:
-            self._last = -math.inf
+        """Draw, if it is time to; at once when something else is being done, in a file when it saves.
+
+        A comparison reads the file: while a run saves, its share and the time left stand still.
+        """
+        if progress.doing != self._doing:
+            saves = progress.doing.startswith("saving")
+            if self._live or self._told or (saves and time.monotonic() - self._last > 1):
+                self._last = -math.inf
+            self._told = saves and self._last < 0
         self._doing = progress.doing
         super().show(progress)
 
 
 def picture(progress: Progress) -> Group:
-    """A bar with the time left, and below it the losses, or what is done beside steps."""
-    below: RenderableType = Text(progress.now or _numbers(progress), style="dim")
-    if progress.doing and progress.total:
-        below = screen.bar(progress.doing, progress.done / progress.total)
-    if not progress.step:
-        return Group(below)
-    facts = f"step {progress.step:,}", f"{duration(progress.seconds_left)} left"
-    return Group(screen.bar(progress.phase, progress.share, *facts), below)
+    """A bar with the time left, and the losses."""
+    return screen.steps_picture(progress.phase, progress, _numbers(progress))
 
 
 def line(progress: Progress) -> str:
-    """The same in one line."""
+    """The time left and the losses in one line."""
     if not progress.step and progress.doing:
         return f"{progress.phase}{NOW}{progress.now}"
     left = duration(progress.seconds_left)
@@ -79,5 +80,5 @@ def results_table(results: Results) -> Table:
         table.add_row("task weights", "", f"{given}; the others 1", style="dim")
     if results.stopped:
         steps = ", ".join(f"{task} after step {step:,}" for task, step in results.stopped.items())
-        table.add_row("trained no longer", "", steps, style="dim")
+        table.add_row("stopped early", "", steps, style="dim")
     return table

@@ -14,8 +14,7 @@ def validate(
 ) -> None:
     """Check a configuration: read all data, run a few steps, estimate memory and time.
 
-    At the end stands what the data of each task is like. Nothing is written.
-    For example:
+    Ends with a summary of each task's data. Nothing is written. For example:
 
     [bold]gradaccord validate trio.yaml method=pcgrad[/bold]
     """
@@ -33,7 +32,7 @@ def validate(
         with watching(console) as watch:
             for found in dry_run(config, data, watch):
                 if isinstance(found, str):
-                    console.print(found, highlight=False, markup=False, soft_wrap=True)
+                    watch.say(found)
                 else:
                     console.print()
                     console.print(card_table(found))

@@ -1,4 +1,4 @@
-"""What every run of a comparison gets alike: epochs, batch gradients or processor seconds."""
+"""What every run of a comparison gets equally: epochs, batch gradients or processor seconds."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class EqualBudget(BaseModel):
 
     @classmethod
     def of(cls, train: TrainConfig) -> EqualBudget | None:
-        """The one that a run of a comparison was given; None where it has none of the three."""
+        """The budget of a run of a comparison; None where it has none of the three."""
         for kind in BUDGET_KINDS:
             amount = getattr(train, kind)
             if amount is not None:

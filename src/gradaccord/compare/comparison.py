@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -12,6 +13,15 @@ from gradaccord.runs.versioned import Versioned
 
 AVERAGE = "average"  # over the trained tasks, beside the tasks themselves
 UNSEEN = "zero-shot average"  # over those that were never trained on, if there are any
+
+
+class NoSkill(BaseModel):
+    """What no skill scores, in percent: a guess, and always the same answer."""
+
+    model_config = ConfigDict(frozen=True)
+
+    chance: float
+    majority: float
 
 
 class Costs(BaseModel):
@@ -56,7 +66,7 @@ class Standing(BaseModel):
         return self.scores[AVERAGE]
 
     def mark(self, task: str) -> str:
-        """Why its score on a task is no skill, with the seeds; empty where it is."""
+        """Why its score on a task shows no skill, with the seeds; empty where it does."""
         by_mark: dict[str, list[int]] = {}
         for seed, mark in self.marks.get(task, {}).items():
             by_mark.setdefault(mark, []).append(seed)
@@ -92,15 +102,14 @@ class Comparison(Versioned):
     FILE = "comparison.json"
     model_config = ConfigDict(frozen=True)
 
-    split: str  # that the scores are of
+    split: Literal["dev", "test"]  # that the scores are of
     budget: EqualBudget | None = None  # of every run; None in files of 0.1: batch gradients
     tasks: tuple[str, ...]
     metrics: dict[str, str]  # task -> main metric
     findings: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     methods: tuple[Standing, ...]
-    # Task or average -> chance and majority; empty in files of 0.1.
-    references: dict[str, dict[str, float]] = Field(default_factory=dict)
+    references: dict[str, NoSkill] = Field(default_factory=dict)  # by task and average; not in 0.1
 
     @model_validator(mode="after")
     def _whole(self) -> Comparison:
@@ -138,3 +147,12 @@ class Comparison(Versioned):
     def tests_with_p(self) -> int:
         """How many tests the p values are corrected for."""
         return sum(not difference.no_p for difference in self.tests.values())
+
+    @property
+    def verdicts_by(self) -> str:
+        """What verdicts go by, in words."""
+        count = self.tests_with_p
+        if not count:
+            return "no difference has a p value, so that no method is called better or worse"
+        tests = f"all {count} tests" if count > 1 else "the one test"
+        return f"verdicts go by p below 0.05, corrected by Holm for {tests}"

@@ -1,4 +1,4 @@
-"""Run everything: side by side in processes, finished runs reused, interrupted ones resumed."""
+"""Training runs and trials as processes of this machine: finished ones reused, others resumed."""
 
 from __future__ import annotations
 
@@ -11,22 +11,65 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from multiprocessing import get_context
 from pathlib import Path
 from types import FrameType
+from typing import Any, Protocol
 
+import torch
+
+from gradaccord.compare.fork_server import ForkServer, can_fork
 from gradaccord.compare.specs import Spec
+from gradaccord.runs.config_files import write_config
 from gradaccord.runs.files import CONFIG, LOG, RunFolderError
 from gradaccord.runs.interrupts import PARENT, SIGNALS, silence, terminals
+from gradaccord.runs.log import StepRecord
 from gradaccord.runs.results import Results
 from gradaccord.train.config import Config
-from gradaccord.train.config_file import read_own_config, write_config
+from gradaccord.train.config_file import read_own_config
 from gradaccord.train.progress import NOW
 
 OUTPUT = "output.txt"  # what a run printed
 WANTED = "wanted.yaml"  # the configuration that its process is given
 POLL = 0.5  # seconds between two looks at the processes
+
+
+class Job(Protocol):
+    """A run that was started: a `subprocess.Popen`, or what stands for a run elsewhere."""
+
+    returncode: Any  # None while it is going
+
+    def poll(self) -> int | None:
+        """Its exit code, None while it is going."""
+
+    def send_signal(self, sig: int) -> None:
+        """SIGTERM asks it to save itself and end; SIGINT, after that, to end within its step."""
+
+    def wait(self) -> int:
+        """Wait until it has ended; its exit code."""
+
+
+class Runner(Protocol):
+    """Where runs are done: in processes here (`Processes`) or on a cluster (`compare.cluster`).
+
+    Its text says how many run at a time.
+    """
+
+    @property
+    def jobs(self) -> int:
+        """How many runs may be started and not ended at a time."""
+
+    def start(self, run: Run, data: Path | None) -> Job:
+        """Start one run of a comparison or sweep in its folder, or go on with it."""
+
+    def at_once(self, runs: Sequence[Run], data: Path | None) -> int:
+        """How many such groups of runs a sweep does side by side."""
+
+    def pool(self) -> Executor:
+        """Workers for functions that are not training runs."""
 
 
 @dataclass
@@ -39,7 +82,8 @@ class Run:
     config: Config
     results: Results | None = None
     failure: str | None = None
-    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+    process: Job | None = field(default=None, repr=False)
+    memory_mb: float = 0.0  # that it is likely to take; 0: not known
 
     @property
     def label(self) -> str:
@@ -50,6 +94,11 @@ class Run:
     def done(self) -> bool:
         """Finished, or failed for good."""
         return self.results is not None or self.failure is not None
+
+    @property
+    def going(self) -> bool:
+        """Started, and not in a queue any more."""
+        return self.process is not None and not self.done and (self.folder / OUTPUT).exists()
 
     @property
     def share(self) -> float:
@@ -72,35 +121,70 @@ class Progress:
 
     @property
     def share(self) -> float:
-        """Of all the work."""
+        """The share of all the work that is done."""
         return sum(run.share for run in self.runs) / len(self.runs)
+
+
+@dataclass(frozen=True)
+class Processes:
+    """Runs as processes of this machine."""
+
+    jobs: int
+    server: ForkServer = field(default_factory=ForkServer, repr=False, compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.jobs} at a time"
+
+    def start(self, run: Run, data: Path | None) -> Job:
+        """One more process, with its share of the cores."""
+        threads = threads_of_each(self.jobs)
+        if not can_fork():
+            return start_process(run.folder, data, threads)
+        arguments = _arguments(run.folder, data)
+        return self.server.start(arguments, run.folder / OUTPUT, _environment(threads), threads)
+
+    def at_once(self, runs: Sequence[Run], data: Path | None) -> int:
+        """One: the next trial is chosen by what became of this one."""
+        return 1
+
+    def pool(self) -> Executor:
+        """Fresh processes, each with its share of the cores."""
+        return ProcessPoolExecutor(
+            self.jobs,
+            mp_context=get_context("spawn"),
+            initializer=torch.set_num_threads,
+            initargs=(threads_of_each(self.jobs),),
+        )
 
 
 def run_all(
     runs: Sequence[Run],
     *,
     data: Path | None,
-    jobs: int,
+    runner: Runner,
     show: Callable[[Progress], None] = lambda progress: None,
     say: Callable[[str], None] = lambda sentence: None,
 ) -> None:
-    """Do what is not done yet, `jobs` processes at a time. A run that dies leaves the others going.
+    """Do what is not done yet, as many at a time as `runner` takes. A run that dies leaves the others
+    going.
 
-    On Ctrl-C, SIGTERM and SIGHUP every process is asked to save itself, and waited for; a second one
+    On Ctrl-C, SIGTERM and SIGHUP every run is asked to save itself, and waited for; a second one
     stops them at once, each at its last checkpoint.
     """
     for run in runs:
         _reuse(run)
     waiting = [run for run in runs if not run.done]
+    for run in waiting:
+        write_wanted(run)  # all of them: if it is cut short, those never begun are known to be missing
     active: list[Run] = []
     began = time.monotonic()
     share_before = sum(run.share for run in runs)
     with _signals_as_ctrl_c():
         try:
             while waiting or active:
-                while waiting and len(active) < jobs:
+                while waiting and len(active) < runner.jobs:
                     run = waiting.pop(0)
-                    run.process = _start(run, data, jobs)
+                    run.process = runner.start(run, data)
                     active.append(run)
                 time.sleep(POLL)
                 for run in [run for run in active if run.process and run.process.poll() is not None]:
@@ -111,24 +195,27 @@ def run_all(
                 left = pace * (len(runs) - share) if share > share_before else math.nan
                 show(Progress(runs, left))
         except BaseException:
-            processes = [run.process for run in active if run.process]
-            if processes:
-                count = f"{len(processes)} runs" if len(processes) > 1 else "the run"
+            jobs = [run.process for run in active if run.process]
+            if jobs:
+                count = f"{len(jobs)} runs" if len(jobs) > 1 else "the run"
                 say(f"Stopping: {count} will finish a step and save; press again to stop at once.")
-            _stop(processes)
+            _stop(jobs)
             raise
     show(Progress(runs, math.nan))
 
 
-def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Ask all to save themselves, and wait; asked again, they stop within their step."""
-    for process in processes:
-        process.send_signal(signal.SIGINT)
+def _stop(jobs: Sequence[Job], sig: int = signal.SIGTERM) -> None:
+    """Ask all to save themselves, and wait; asked again, they stop within their step.
+
+    Not by SIGINT at first: what a script starts in the background ignores it until it trains.
+    """
+    for job in jobs:
+        job.send_signal(sig)
     try:
-        for process in processes:
-            process.wait()
+        for job in jobs:
+            job.wait()
     except KeyboardInterrupt:
-        _stop(processes)
+        _stop(jobs, signal.SIGINT)
 
 
 def jobs_that_fit(memory_mb: float) -> int:
@@ -175,27 +262,36 @@ def _reuse(run: Run) -> None:
         run.results = Results.read(run.folder)
 
 
-def _start(run: Run, data: Path | None, jobs: int) -> subprocess.Popen[bytes]:
+def write_wanted(run: Run) -> None:
+    """Its folder, with the configuration that it is to train."""
     run.folder.mkdir(parents=True, exist_ok=True)
     write_config(run.config, run.folder / WANTED)
-    command = [sys.executable, "-m", "gradaccord", "train", str(run.folder / WANTED)]
-    command += ["--out", str(run.folder)]
-    if data is not None:
-        command += ["--data", str(data)]
-    if (run.folder / CONFIG).exists() or any(run.folder.glob(f"*/{CONFIG}")):
-        command.append("--resume")
-    threads = str(threads_of_each(jobs))
-    environment = {**os.environ, "OMP_NUM_THREADS": threads, "TOKENIZERS_PARALLELISM": "false"}
-    environment[PARENT] = str(os.getpid())
-    with (run.folder / OUTPUT).open("ab") as output:
+
+
+def start_process(folder: Path, data: Path | None, threads: int) -> subprocess.Popen[bytes]:
+    """Train the configuration in a folder there, or go on where it was, in a process of its own."""
+    with (folder / OUTPUT).open("ab") as output:
         return subprocess.Popen(
-            command,
+            [sys.executable, "-m", "gradaccord", *_arguments(folder, data)],
             stdout=output,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
-            env=environment,
+            env={**_environment(threads), PARENT: str(os.getpid())},
             start_new_session=True,  # Ctrl-C reaches it from us alone, once
         )
+
+
+def _arguments(folder: Path, data: Path | None) -> list[str]:
+    arguments = ["train", str(folder / WANTED), "--out", str(folder)]
+    if data is not None:
+        arguments += ["--data", str(data)]
+    if (folder / CONFIG).exists() or any(folder.glob(f"*/{CONFIG}")):
+        arguments.append("--resume")
+    return arguments
+
+
+def _environment(threads: int) -> dict[str, str]:
+    return {**os.environ, "OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"}
 
 
 def _collect(run: Run) -> None:
@@ -203,7 +299,7 @@ def _collect(run: Run) -> None:
     if Results.exists(run.folder):
         run.results = Results.read(run.folder)
         return
-    lines = (run.folder / OUTPUT).read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    lines = [line for line in _tail(run.folder / OUTPUT) if line.strip()]
     how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
     last = lines[-1].strip().rstrip(".") if lines else "it printed nothing"
     run.failure = f"{how}: {last}"
@@ -224,11 +320,11 @@ def _share(log: Path) -> float:
     """The share in the last whole line of a log."""
     for line in reversed(_tail(log)):
         try:
-            record = json.loads(line)
+            step = StepRecord.of(json.loads(line))
         except ValueError:
             continue
-        if record.get("event") == "step" and record.get("phase") == "main":
-            return min(float(record["share"]), 0.99)
+        if step is not None and step.phase == "main":
+            return min(step.share, 0.99)
     return 0.0
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from gradaccord.compare.budget import BudgetKind, EqualBudget, budget_of
 from gradaccord.compare.processes import WANTED, Run
 from gradaccord.compare.specs import Spec
-from gradaccord.methods.registry import SINGLE_TASK
+from gradaccord.methods.registry import SINGLE_TASK, find_method
 from gradaccord.runs.files import RunFolderError
-from gradaccord.train.config import Config, MethodConfig, ProbeConfig
+from gradaccord.train.config import Config, ProbeConfig
 from gradaccord.train.config_file import read_own_config
 from gradaccord.train.loop import TrainingLoop
 from gradaccord.train.run import make_accelerator
@@ -47,10 +47,32 @@ def set_up(
     equal = budget_of(base, problem, budget)
     _check_same_budget(folder, equal)
     check_builds(base, specs, equal, problem)
-    weights = sum(p.numel() * p.element_size() for p in problem.model.parameters())
-    # weights, two moments, one gradient a task, and as much as one for activations
-    memory = BASE_MB + 1.5 * (4 + len(problem.trained)) * weights / 2**20
-    return Setup(list_runs(base, specs, seeds, equal, folder), equal, memory)
+    runs, size = list_runs(base, specs, seeds, equal, folder), Size.of(problem)
+    for run in runs:
+        run.memory_mb = size.memory_mb(run.config)
+    return Setup(runs, equal, max(run.memory_mb for run in runs))
+
+
+@dataclass(frozen=True)
+class Size:
+    """What the memory of a run depends on, beside its method."""
+
+    weights_mb: float
+    tasks: int  # that are trained
+
+    @classmethod
+    def of(cls, problem: Problem) -> Size:
+        """The size of a problem's model, and its tasks."""
+        weights = sum(p.numel() * p.element_size() for p in problem.model.parameters())
+        return cls(weights / 2**20, len(problem.trained))
+
+    def memory_mb(self, config: Config) -> float:
+        """The memory that a run is likely to take, in MB."""
+        tasks = 1 if config.method.name == SINGLE_TASK else self.tasks
+        method = config.with_class().method
+        copies = find_method(method.name).copies_with(tasks, method.options)
+        # weights, a gradient, two moments, what the method keeps, and as much as one for activations
+        return BASE_MB + 1.5 * (5 + copies) * self.weights_mb
 
 
 def check_builds(base: Config, specs: Sequence[Spec], budget: EqualBudget, problem: Problem) -> None:
@@ -62,9 +84,8 @@ def check_builds(base: Config, specs: Sequence[Spec], budget: EqualBudget, probl
     accelerator = make_accelerator(base)
     no_probes = ProbeConfig(cosine=False, distance=False)
     for spec in specs:
-        config = spec.config(base, base.train.seed, budget).model_copy(update={"probe": no_probes})
-        if spec.method == SINGLE_TASK:  # each task's own run is one of `sum`
-            config = config.model_copy(update={"method": MethodConfig(name="sum"), "sampler": None})
+        config = spec.config(base, base.train.seed, budget).with_class()
+        config = config.model_copy(update={"probe": no_probes})
         own = dataclasses.replace(problem, model=copy.deepcopy(problem.model))
         try:
             with tempfile.TemporaryDirectory() as folder:
@@ -80,7 +101,7 @@ def check_builds(base: Config, specs: Sequence[Spec], budget: EqualBudget, probl
 def list_runs(
     base: Config, specs: Sequence[Spec], seeds: int, budget: EqualBudget, folder: Path
 ) -> list[Run]:
-    """Every method on every seed, seeds first: a comparison that is cut short is still one."""
+    """Every method on every seed, seed by seed: a comparison that is cut short is still one."""
     return [
         Run(spec, seed, folder / spec.folder / f"seed-{seed}", spec.config(base, seed, budget))
         for seed in range(seeds)

@@ -10,10 +10,9 @@ from typing import Any
 from gradaccord.compare.budget import EqualBudget
 from gradaccord.core.did_you_mean import canonical
 from gradaccord.methods.registry import ADDITIONS, canonical_method, check_method, controls_of
+from gradaccord.runs.config_files import read_value
 from gradaccord.runs.files import folder_name
 from gradaccord.train.config import Config, MethodConfig, OptimizerConfig
-from gradaccord.train.config_file import MOST_SHOWN
-from gradaccord.train.yaml_text import YamlError, read_yaml
 
 OPTIONS = {"inner_steps": "K", "outer_lr": "eta", "weight": "w"}  # as papers write them
 
@@ -32,7 +31,7 @@ class Spec:
     def parse(cls, text: str) -> Spec:
         """From `name`, `name:option=value,option=value`, `+smart`, `+swep` or `+recadam`, `@1.1`.
 
-        The number behind the @ multiplies the learning rates.
+        The number after the @ multiplies the learning rates.
         """
         whole, at, factor = text.strip().partition("@")
         first, *added = whole.split("+")
@@ -73,7 +72,7 @@ class Spec:
 
     @property
     def folder(self) -> str:
-        """The name as a folder's."""
+        """The name of its folder."""
         return folder_name(re.sub(r"[^\w.=+@-]", "_", str(self)))
 
     @property
@@ -86,9 +85,9 @@ class Spec:
         return " + ".join([f"{name} ({', '.join(options)})" if options else name, *self.added])
 
     def controls(self) -> tuple[Spec, ...]:
-        """All that a method must beat to be called better: it differs by the idea alone.
+        """All that a method must beat to be called better: each lacks only the method's idea.
 
-        The control of what is added is the method without it; those of a method are the registry's.
+        What is added is controlled by the method without it; a method's controls are in the registry.
         """
         if self.added:
             return (replace(self, added=(), is_control=True),)
@@ -103,7 +102,7 @@ class Spec:
         )
 
     def control(self) -> Spec | None:
-        """The first of them, which takes the same steps."""
+        """The first control, which takes the same steps."""
         return next(iter(self.controls()), None)
 
     def config(self, base: Config, seed: int, budget: EqualBudget) -> Config:
@@ -155,17 +154,3 @@ def _brief(value: Any) -> str:
 
 def _one_term(base: Config, name: str) -> dict[str, Any]:
     return {"tasks": base.tasks, "regularize": [name]}
-
-
-def read_value(text: str) -> Any:
-    """An option's value as YAML reads it, and a number in any other spelling of Python's."""
-    try:
-        value, _ = read_yaml(text)
-    except YamlError as error:
-        raise ValueError(f"The value {text[:MOST_SHOWN]!r} {error}.") from error
-    if isinstance(value, str):
-        try:
-            return float(value)
-        except ValueError:
-            return value
-    return value

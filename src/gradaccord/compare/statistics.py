@@ -41,7 +41,7 @@ class Mean(BaseModel):
 
     @classmethod
     def of(cls, values: Iterable[float]) -> Mean:
-        """Of the numbers that are finite."""
+        """The mean of the numbers that are finite."""
         known = [value for value in values if math.isfinite(value)]
         if not known:
             return Mean(mean=math.nan, error=math.nan, count=0)
@@ -85,7 +85,7 @@ class Difference(Mean):
 
     @property
     def clear(self) -> bool:
-        """Whether it is unlikely to be chance, by 5 % for all tests of the family together."""
+        """Whether it is unlikely to be chance, at 5 % for all tests of the family together."""
         return self.p_holm < LEVEL
 
     @property
@@ -95,12 +95,20 @@ class Difference(Mean):
 
     @property
     def half_interval(self) -> float:
-        """Half of its 95 % interval, not corrected for being several; NaN where there is no test."""
+        """Half of its 95 % interval, not corrected for multiple tests; NaN where there is no test."""
         if self.no_p or not math.isfinite(self.error):
             return math.nan
         from scipy.stats import t
 
         return float(t.ppf(1 - LEVEL / 2, self.count - 1) * self.error)
+
+    @property
+    def with_interval(self) -> str:
+        """The mean ± half of its 95 % interval, or a dash."""
+        if not self.count:
+            return "–"
+        half = self.half_interval
+        return f"{self.mean:+.2f}" + (f" ± {half:.2f}" if math.isfinite(half) else "")
 
     @property
     def smallest_effect(self) -> float:
@@ -141,10 +149,10 @@ def corrected(family: Mapping[Key, Difference]) -> dict[Key, Difference]:
 
 
 def holm(ps: Sequence[float]) -> list[float]:
-    """p values corrected for being several (Holm 1979); NaN is no test, and stays NaN.
+    """p values corrected for multiple tests (Holm 1979); NaN is no test, and stays NaN.
 
     The k-th smallest of m is multiplied by m - k + 1, and none is less than the one before it: where
-    corrected values below 0.05 are called real, even one false call has a chance of 5 % at most.
+    corrected values below 0.05 are called real, the chance of even one false call is 5 % at most.
     """
     order = sorted((i for i, p in enumerate(ps) if not math.isnan(p)), key=lambda i: ps[i])
     found, most = [math.nan] * len(ps), 0.0
@@ -157,8 +165,8 @@ def holm(ps: Sequence[float]) -> list[float]:
 def holm_levels(ps: Sequence[float]) -> list[float]:
     """What each p value had to be below to be called real by Holm, the others as they are.
 
-    The k-th smallest of m: `LEVEL` / (m - k + 1). He stops at the first that is not real: those after
-    it had to be as small as that one.
+    The k-th smallest of m: `LEVEL` / (m - k + 1). Holm stops at the first that is not real: those
+    after it had to be as small as that one.
     """
     order = sorted((i for i, p in enumerate(ps) if not math.isnan(p)), key=lambda i: ps[i])
     real = sum(p < LEVEL for p in holm(ps))
@@ -182,7 +190,7 @@ def smallest_shift(count: int, level: float) -> float:
 
 
 def short_p(p: float) -> str:
-    """As many digits as mean something."""
+    """A p value with as many digits as mean something."""
     return "< 0.001" if p < 0.001 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
 
 

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from gradaccord.compare.budget import EqualBudget
-from gradaccord.compare.comparison import AVERAGE, UNSEEN, Comparison, Costs, Standing
+from gradaccord.compare.comparison import AVERAGE, UNSEEN, Comparison, Costs, NoSkill, Standing
 from gradaccord.compare.processes import WANTED, Run
 from gradaccord.compare.specs import Spec, short_names
 from gradaccord.compare.statistics import PAIRS, Difference, Mean, corrected
-from gradaccord.methods.registry import ADDITIONS
+from gradaccord.methods.registry import ADDITIONS, BASELINE
 from gradaccord.runs.files import CONFIG
 from gradaccord.runs.results import Results
 from gradaccord.train.config import Config
@@ -93,27 +93,27 @@ def runs_in(folders: Iterable[Path]) -> list[Run]:
         rate = round(config.train.lr / usual, 6)
         spec = Spec(config.method.name, tuple(config.method.options.items()), terms, rate)
         results = Results.read(own) if Results.exists(own) else None
-        failure = None if results is not None else "not finished"
+        begun = (own / CONFIG).exists() or any(own.glob(f"*/{CONFIG}"))
+        failure = None if results is not None else "not finished" if begun else "not started"
         seed = int(own.name.removeprefix("seed-")) if results is None else results.seed
         runs.append(Run(spec, seed, own, config, results, failure))
-    return sorted(runs, key=lambda run: run.spec != Spec("sum"))
+    return sorted(runs, key=lambda run: run.spec != Spec(BASELINE))
 
 
 def remarks(comparison: Comparison) -> tuple[str, ...]:
     """How to read the table, and which runs are not in it."""
     found = [
-        f"Scores are in percent on {comparison.split}, mean ± standard error over seeds; differences "
-        "are paired by seed, p of a t-test, beside it p as corrected by Holm for all tests of the "
-        f"table ({comparison.tests_with_p}); there is no p for fewer than {PAIRS} pairs of seeds or "
-        "equal differences; where nothing is clear, the smallest true difference that the test could "
-        "see: it would find it four times in five; clearly: the corrected p is below 0.05; costs are "
-        "relative to the baseline."
+        f"Scores are in percent on {comparison.split}, mean ± standard error over seeds. Differences "
+        f"are paired by seed, with p of a t-test; {comparison.verdicts_by}. There is no p for fewer "
+        f"than {PAIRS} pairs of seeds or equal differences. Where nothing is clear, the table has the "
+        "smallest true difference that the test would find four times in five. Costs are relative to "
+        "the baseline."
     ]
     if comparison.budget is not None:
         found.append(comparison.budget.sentence)
     if comparison.references:
         found.append(
-            "Chance is a guess, majority the same answer always; * marks a method that predicts one "
+            "Chance is a guess, majority always the same answer; * marks a method that predicts one "
             "class or is not above majority by two standard errors at that number of examples."
         )
     for own in comparison.methods:
@@ -137,6 +137,8 @@ def lost_runs(comparison: Comparison) -> list[str]:
 def findings(comparison: Comparison) -> tuple[str, ...]:
     """What the numbers say, by corrected p values, in a sentence or two; also when they say nothing."""
     baseline = comparison.baseline
+    if not comparison.tests:
+        return (f"Only {baseline.method} was run: there is nothing to compare it with.",)
     if not comparison.tests_with_p:
         return (
             f"No p value can be given: it takes {PAIRS} seeds of a method and of {baseline.method}, "
@@ -217,21 +219,21 @@ def _marks(results: Mapping[int, Results], split: str) -> dict[str, dict[int, st
     return found
 
 
-def _references(results: Results, split: str) -> dict[str, dict[str, float]]:
+def _references(results: Results, split: str) -> dict[str, NoSkill]:
     """What no skill scores on each task and, where all of its tasks are known, on average."""
     known = {task: results.reference(task, split) for task in results.scores(split)}
     found = {
-        task: {"chance": own.chance, "majority": own.majority}
+        task: NoSkill(chance=own.chance, majority=own.majority)
         for task, own in known.items()
         if own is not None
     }
     unseen = [task for task in known if task not in results.trained]
     for name, tasks in ((AVERAGE, results.trained), (UNSEEN, unseen)):
         if tasks and all(task in found for task in tasks):
-            found[name] = {
-                what: statistics.fmean(found[task][what] for task in tasks)
-                for what in ("chance", "majority")
-            }
+            found[name] = NoSkill(
+                chance=statistics.fmean(found[task].chance for task in tasks),
+                majority=statistics.fmean(found[task].majority for task in tasks),
+            )
     return found
 
 
@@ -242,7 +244,7 @@ def _strongest(controls: Sequence[Spec], scores: Mapping[Spec, Scores]) -> Spec 
 
 
 def _with_corrected_p(comparison: Comparison) -> Comparison:
-    """With p values that are corrected for all tests together."""
+    """The comparison with p values that are corrected for all tests together."""
     tests = corrected(comparison.tests)
     base = comparison.baseline.method
     methods = [

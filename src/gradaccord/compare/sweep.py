@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gradaccord.compare.processes import WANTED, Progress, Run, run_all
-from gradaccord.compare.specs import Spec, read_value
-from gradaccord.runs.files import RunFolderError
-from gradaccord.train.config import Config
-from gradaccord.train.config_file import check_config, read_own_config, set_value, write_config
+from filelock import FileLock
 
-STORAGE = "sweep.db"
+from gradaccord.compare.processes import WANTED, Progress, Run, Runner, run_all
+from gradaccord.compare.specs import Spec
+from gradaccord.compare.study import file_of, full, keep_copy, open_study
+from gradaccord.runs.config_files import read_value, set_value, write_config
+from gradaccord.runs.files import RunFolderError
+from gradaccord.runs.lock import locked
+from gradaccord.train.config import Config
+from gradaccord.train.config_file import check_config, read_own_config
+
 BEST = "best.yaml"
 FAILURE = "failure"  # of a trial: what became of it
-STUDY = "gradaccord"
+CHOOSING = ".choosing"  # the lock of the folder that several commands share
 
 
 @dataclass(frozen=True)
 class Range:
-    """What an option may be: some values, or numbers between two (by their logarithm if wide)."""
+    """What an option may be: some values, or numbers between two (on a log scale if wide)."""
 
     key: str
     values: tuple[Any, ...] = ()
@@ -65,6 +68,11 @@ class Range:
         return trial.suggest_float(self.key, self.low, self.high, log=self.log)
 
 
+def one_command_in(folder: Path) -> FileLock:
+    """While it is entered, no other command takes a trial of a shared sweep or writes its files."""
+    return FileLock(folder / CHOOSING, is_singleton=True)  # so that it can be entered twice
+
+
 def sweep(
     base: Config,
     ranges: Sequence[Range],
@@ -73,7 +81,8 @@ def sweep(
     seeds: int,
     folder: Path,
     data: Path | None,
-    jobs: int,
+    runner: Runner,
+    storage: str | None = None,
     show: Callable[[Progress], None] = lambda progress: None,
     say: Callable[[str], None] = lambda sentence: None,
 ) -> Any:
@@ -81,107 +90,162 @@ def sweep(
 
     Only dev is looked at: test is for the settings that were chosen. A sweep that was interrupted or
     killed goes on with the trial it was at, and tries the settings it would have tried.
+
+    storage: where the study is kept (`compare.study`), so that commands on several machines can work
+    on the trials of one folder.
     """
     from sqlalchemy.exc import SQLAlchemyError
 
     try:
-        return _sweep(base, ranges, trials, seeds, folder, data, jobs, show, say)
+        study = open_study(folder, storage)
+        search = _Search(base, ranges, seeds, folder, study, storage is not None, say)
+        attempts = trials - search.complete()
+        while attempts > 0:
+            with ExitStack() as stack:
+                batch = search.take(trials, attempts, partial(runner.at_once, data=data), stack)
+                attempts -= len(batch)
+                if not batch:
+                    break
+                runs = [run for own in batch for run in own.runs]
+                try:
+                    run_all(runs, data=data, runner=runner, show=show, say=say)
+                except Exception:
+                    search.give_up(batch)
+                    raise
+                for own in batch:
+                    search.conclude(own)
+        if search.complete():
+            write_best(study, folder)  # which a kill may have prevented
+        if storage not in (None, "journal"):
+            with one_command_in(folder):
+                keep_copy(study, folder)
     except SQLAlchemyError as error:  # of Optuna's file, in the middle
-        raise _full(folder / STORAGE, error) from error
+        raise full(file_of(folder, storage), error) from error
+    return study
 
 
-def _sweep(
-    base: Config,
-    ranges: Sequence[Range],
-    trials: int,
-    seeds: int,
-    folder: Path,
-    data: Path | None,
-    jobs: int,
-    show: Callable[[Progress], None],
-    say: Callable[[str], None],
-) -> Any:
-    import optuna
-    from sqlalchemy.exc import SQLAlchemyError
+@dataclass
+class _OwnTrial:
+    """A trial of this command."""
 
-    study = _study(folder)
-    done = sum(t.state == optuna.trial.TrialState.COMPLETE for t in study.trials)
-    unfinished = [
-        optuna.trial.Trial(study, t._trial_id)
-        for t in study.trials
-        if t.state == optuna.trial.TrialState.RUNNING
-    ]
-    for _ in range(trials - done):
-        trial = unfinished.pop(0) if unfinished else study.ask()
+    trial: Any
+    chosen: dict[str, Any] = field(default_factory=dict)
+    runs: list[Run] = field(default_factory=list)
+
+
+@dataclass
+class _Search:
+    """Which trials are to be done here, and what came of them."""
+
+    base: Config
+    ranges: Sequence[Range]
+    seeds: int
+    folder: Path
+    study: Any
+    shared: bool  # with commands elsewhere
+    say: Callable[[str], None]
+
+    def complete(self) -> int:
+        """Finished trials, of all commands."""
+        return len(self._numbered("COMPLETE"))
+
+    def _numbered(self, state: str) -> list[Any]:
+        return [trial for trial in self.study.get_trials(deepcopy=False) if trial.state.name == state]
+
+    def take(
+        self, trials: int, most: int, fitting: Callable[[list[Run]], int], stack: ExitStack
+    ) -> list[_OwnTrial]:
+        """As many trials as can be done side by side, `most` at most; none if all are done or going.
+
+        fitting: how many of them, by the runs of one. Each is locked until `stack` is left, by which
+        commands elsewhere know that it is going.
+        """
+        batch: list[_OwnTrial] = []
+        with one_command_in(self.folder):
+            at_once = 1
+            while len(batch) < min(at_once, most):
+                trial = self._next(trials, stack)
+                if trial is None:
+                    break
+                batch.append(_OwnTrial(trial))
+                self._choose(batch[-1], alone=at_once == 1 and not self.shared)
+                at_once = fitting(batch[0].runs)
+        return batch
+
+    def _next(self, trials: int, stack: ExitStack) -> Any:
+        """A trial that was left unfinished, else a new one, and its lock."""
+        import optuna
+
+        going = self._numbered("RUNNING")
+        for unfinished in going:
+            with suppress(RunFolderError):
+                stack.enter_context(locked(trial_folder(self.folder, unfinished)))
+                return optuna.trial.Trial(self.study, unfinished._trial_id)
+        if self.complete() + len(going) >= trials:
+            if going:
+                self.say(f"The other {len(going)} of {trials} trials are going already.")
+            return None
+        trial = self.study.ask()
+        stack.enter_context(locked(trial_folder(self.folder, trial)))
+        return trial
+
+    def _choose(self, own: _OwnTrial, alone: bool) -> None:
+        """Its settings and runs. alone: no other trial is going, whose settings would be avoided."""
+        import optuna
+
         # Of the trial's own seed: its settings depend on the trials before it and on nothing else.
-        seed = base.train.seed + trial.number
-        study.sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=5)
+        seed = self.base.train.seed + own.trial.number
+        self.study.sampler = optuna.samplers.TPESampler(
+            seed=seed, n_startup_trials=5, constant_liar=not alone
+        )
         try:
-            chosen = {one.key: one.suggest(trial) for one in ranges}
-            runs = _runs(base, chosen, seeds, trial_folder(folder, trial))
-            run_all(runs, data=data, jobs=jobs, show=show, say=say)
+            own.chosen = {one.key: one.suggest(own.trial) for one in self.ranges}
+            own.runs = self._runs(own.chosen, trial_folder(self.folder, own.trial))
         except Exception:
-            with suppress(SQLAlchemyError):
-                study.tell(trial, state=optuna.trial.TrialState.FAIL)
+            self.give_up([own])
             raise
-        scores = [run.results.average("dev") for run in runs if run.results is not None]
-        shown = settings_text(chosen)
-        if len(scores) < len(runs):
-            failure = next(run.failure for run in runs if run.failure is not None)
-            trial.set_user_attr(FAILURE, failure)
-            study.tell(trial, state=optuna.trial.TrialState.FAIL)
-            say(f"trial {trial.number}: {shown}: {failure}")
-            continue
+
+    def _runs(self, chosen: Mapping[str, Any], folder: Path) -> list[Run]:
+        plain = self.base.model_dump(mode="json")
+        for key, value in chosen.items():
+            set_value(plain, key, value, f"The range of {key!r}")
+        changed = check_config(plain, source="The sweep")
+        spec = Spec(changed.method.name, tuple(changed.method.options.items()))
+        return [
+            Run(
+                spec,
+                seed,
+                folder / f"seed-{seed}",
+                changed.model_copy(update={"train": changed.train.model_copy(update={"seed": seed})}),
+            )
+            for seed in range(self.base.train.seed, self.base.train.seed + self.seeds)
+        ]
+
+    def give_up(self, batch: Sequence[_OwnTrial]) -> None:
+        """Something went wrong that another attempt would meet again."""
+        import optuna
+        from sqlalchemy.exc import SQLAlchemyError
+
+        with suppress(SQLAlchemyError):
+            for own in batch:
+                self.study.tell(own.trial, state=optuna.trial.TrialState.FAIL)
+
+    def conclude(self, own: _OwnTrial) -> None:
+        """Tell Optuna, and the user, what came of a trial."""
+        import optuna
+
+        shown = f"trial {own.trial.number}: {settings_text(own.chosen)}"
+        scores = [run.results.average("dev") for run in own.runs if run.results is not None]
+        if len(scores) < len(own.runs):
+            failure = next(run.failure for run in own.runs if run.failure is not None)
+            own.trial.set_user_attr(FAILURE, failure)
+            self.study.tell(own.trial, state=optuna.trial.TrialState.FAIL)
+            self.say(f"{shown}: {failure}")
+            return
         value = sum(scores) / len(scores)
-        study.tell(trial, value)
-        done += 1
-        write_best(study, folder)
-        say(f"trial {trial.number}: {shown}: dev average {value:.2f}")
-    if done:
-        write_best(study, folder)  # which a kill may have prevented
-    return study
-
-
-def _study(folder: Path) -> Any:
-    """The study in the folder, a new one if there is none."""
-    folder.mkdir(parents=True, exist_ok=True)
-    return _opened(folder, "create_study", direction="maximize", load_if_exists=True)
-
-
-def read_study(folder: Path) -> Any:
-    """The Optuna study that a sweep left in its folder."""
-    return _opened(folder, "load_study")
-
-
-def _opened(folder: Path, how: str, **options: Any) -> Any:
-    import optuna
-    from sqlalchemy.exc import SQLAlchemyError
-
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    path = folder / STORAGE
-    connect = partial(
-        sqlite3.connect, path, check_same_thread=False
-    )  # an address may not hold any name
-    try:
-        storage = optuna.storages.RDBStorage(f"sqlite:///{STORAGE}", {"creator": connect})
-        study = getattr(optuna, how)(study_name=STUDY, storage=storage, **options)
-        study.get_trials()  # also of a file that is damaged further on
-    except Exception as error:
-        if isinstance(error, SQLAlchemyError) and _is_full(error):
-            raise _full(path, error) from error
-        raise ValueError(
-            f"{path} holds no sweep, or is damaged: remove it, or sweep into another --out."
-        ) from error
-    return study
-
-
-def _is_full(error: BaseException) -> bool:
-    return "full" in str(error)  # in SQLite's words, a database or disk is
-
-
-def _full(path: Path, error: BaseException) -> RunFolderError:
-    why = str(getattr(error, "orig", None) or error).splitlines()[0]
-    return RunFolderError(f"{path} cannot be written ({why}): make room, and repeat the command.")
+        self.study.tell(own.trial, value)
+        write_best(self.study, self.folder)
+        self.say(f"{shown}: dev average {value:.2f}")
 
 
 def settings_text(chosen: Mapping[str, Any]) -> str:
@@ -204,22 +268,7 @@ def write_best(study: Any, folder: Path) -> Path:
         raise ValueError(
             f"{trial_folder(folder, study.best_trial)}, the best trial, is gone: run the sweep again."
         )
-    write_config(read_own_config(min(runs, key=lambda path: int(path.parent.name[5:]))), folder / BEST)
+    best = read_own_config(min(runs, key=lambda path: int(path.parent.name[5:])))
+    with one_command_in(folder):
+        write_config(best, folder / BEST)
     return folder / BEST
-
-
-def _runs(base: Config, chosen: Mapping[str, Any], seeds: int, folder: Path) -> list[Run]:
-    plain = base.model_dump(mode="json")
-    for key, value in chosen.items():
-        set_value(plain, key, value, f"The range of {key!r}")
-    changed = check_config(plain, source="The sweep")
-    spec = Spec(changed.method.name, tuple(changed.method.options.items()))
-    return [
-        Run(
-            spec,
-            seed,
-            folder / f"seed-{seed}",
-            changed.model_copy(update={"train": changed.train.model_copy(update={"seed": seed})}),
-        )
-        for seed in range(base.train.seed, base.train.seed + seeds)
-    ]

@@ -1,10 +1,10 @@
-"""The gradient bank: every task's gradient as autograd made it, until they become one."""
+"""The gradient bank: every task's gradient as autograd made it, until they are combined."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 
@@ -27,6 +27,9 @@ class Rows:
 
 
 Gradient: TypeAlias = torch.Tensor | Rows
+
+SMALL = 1 << 16  # values up to which the gradients of several parameters are summed in one call
+SUMMED_AS_THEY_ARE = (torch.float32, torch.float64)
 
 
 @dataclass
@@ -78,14 +81,60 @@ class Bank:
 
         Dense gradients are summed into the first one in place; half-precision ones in float32.
         """
+        terms = self.terms(position, weights)
+        return weighted_sum(terms) if terms else None
+
+    def terms(self, position: int, weights: Sequence[float]) -> list[tuple[Gradient, float]]:
+        """One parameter's gradients, each with the weight of its term; they leave the bank."""
         terms = [
             (gradients[position], weight * factor)
             for gradients, weight, factor in zip(self.gradients, weights, self.factors, strict=True)
         ]
         for gradients in self.gradients:
             gradients[position] = None
-        present = [(g, w) for g, w in terms if g is not None]
-        return weighted_sum(present) if present else None
+        return [(gradient, weight) for gradient, weight in terms if gradient is not None]
+
+    def combine_all(self, weights: Sequence[Sequence[float]]) -> list[Gradient | None]:
+        """`combine` of every parameter; weights[i] are those of parameter i.
+
+        Small ones of equal weights go through torch together, as a call takes longer than its sum.
+        """
+        together: dict[tuple[float, ...], list[int]] = {}
+        combined: list[Gradient | None] = [None] * len(weights)
+        for position, row in enumerate(weights):
+            if self._is_small(position):
+                together.setdefault(tuple(row), []).append(position)
+            else:
+                combined[position] = self.combine(position, row)
+        for row, positions in together.items():
+            for position, total in zip(positions, self._combine_small(positions, row), strict=True):
+                combined[position] = total
+        return combined
+
+    def _is_small(self, position: int) -> bool:
+        """Whether each task has a small dense gradient of it, to be summed in its own type."""
+        for gradients in self.gradients:
+            gradient = gradients[position]
+            if not isinstance(gradient, torch.Tensor) or gradient.dtype not in SUMMED_AS_THEY_ARE:
+                return False
+            if gradient.numel() > SMALL:
+                return False
+        return True
+
+    def _combine_small(self, positions: list[int], weights: Sequence[float]) -> list[torch.Tensor]:
+        total: list[Any] = []
+        for gradients, weight, factor in zip(self.gradients, weights, self.factors, strict=True):
+            terms: list[Any] = [gradients[position] for position in positions]
+            for position in positions:
+                gradients[position] = None
+            scale = weight * factor
+            if total:
+                torch._foreach_add_(total, terms, alpha=scale)
+            else:
+                total = terms
+                if scale != 1.0:
+                    torch._foreach_mul_(total, scale)
+        return total
 
 
 def weighted_sum(terms: list[tuple[Gradient, float]]) -> Gradient:
@@ -129,7 +178,9 @@ def union_of_rows(gradients: Sequence[Rows]) -> torch.Tensor:
 def take(parameters: Parameters) -> list[torch.Tensor | None]:
     """Pull every `.grad` off its parameter, leaving None: autograd's tensors, not copies."""
     gradients = [p.grad for p in parameters.tensors]
-    put(parameters, [None] * len(parameters))
+    for parameter, gradient in zip(parameters.tensors, gradients, strict=True):
+        if gradient is not None:
+            parameter.grad = None
     return gradients
 
 
@@ -170,9 +221,11 @@ def rows_of_sparse(gradient: torch.Tensor) -> Rows:
 
 
 def _rows_of_dense(gradient: torch.Tensor) -> Gradient:
-    # The fastest exact test for a row of zeros: 8 times faster than `aminmax`, 3 times than `any`.
-    values = as_real(gradient).flatten(1)
-    index = torch.nonzero((values.amax(1) != 0) | (values.amin(1) != 0)).flatten()
+    # The fastest exact test for a row of zeros: `any` of its bytes takes 0.6 of the time of `amax` and
+    # `amin`.
+    values = as_real(gradient).flatten(1).contiguous()
+    octets = values.view(torch.uint8) if values.stride(-1) == 1 else values != 0
+    index = torch.nonzero(octets.any(1)).flatten()
     if 2 * len(index) > gradient.shape[0]:
         return gradient
     return Rows(index, gradient.index_select(0, index), gradient.shape, sparse=False)
@@ -191,15 +244,28 @@ def accumulate(
     ]
 
 
+def sums_up(gradient: Gradient) -> torch.Tensor:
+    """Whether the sum of its values is finite: then all are, and it takes half the time of `is_finite`.
+
+    A sum that is not may have overflowed.
+    """
+    values = _stored_values(gradient)
+    wide = torch.float64 if values.dtype == torch.float64 else torch.float32
+    return torch.isfinite(values.sum(dtype=wide))
+
+
 def is_finite(gradient: Gradient) -> torch.Tensor:
     """Whether it holds neither inf nor NaN (this process's part), as a tensor where the gradient is."""
-    values = gradient.values if isinstance(gradient, Rows) else local(gradient)
-    values = values.coalesce().values() if values.is_sparse else values
-    values = as_real(values)
+    values = _stored_values(gradient)
     if not values.numel():
         return torch.ones((), dtype=torch.bool, device=values.device)
     # Both ends are NaN if a value is. 20 times faster than to look at every value with `isfinite`.
     return torch.isfinite(torch.stack(torch.aminmax(values))).all()
+
+
+def _stored_values(gradient: Gradient) -> torch.Tensor:
+    values = gradient.values if isinstance(gradient, Rows) else local(gradient)
+    return as_real(values.coalesce().values() if values.is_sparse else values)
 
 
 def deliver(parameter: torch.Tensor, gradient: Gradient | None) -> torch.Tensor | None:

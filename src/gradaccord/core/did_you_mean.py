@@ -1,4 +1,4 @@
-"""Names as users spell them: the known one that is meant, and what to say if there is none."""
+"""Misspelled names: the known name that is meant, and what to say if there is none."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 
 def canonical(name: str, known: Iterable[str]) -> str:
-    """The known name that is spelled so but for capitals, hyphens and underscores; else `name`."""
+    """The known name spelled like this, apart from capitals, hyphens and underscores; else `name`."""
     return next((own for own in known if _bare(own) == _bare(name)), name)
 
 
@@ -21,7 +21,7 @@ def closest(wrong: str, known: Iterable[str], cutoff: float = 0.5) -> str | None
 
 
 def nearest(wrong: str, known: Iterable[str], listed: str = "there are") -> str:
-    """The remedy: the name that was probably meant, or all there are. listed: what stands before."""
+    """The remedy: the name that was probably meant, or all names. listed: the words before these."""
     names = list(known)
     close = closest(wrong, names)
     if close:

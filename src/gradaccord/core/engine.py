@@ -19,8 +19,8 @@ from gradaccord.core.sharding import is_sharded
 class Engine:
     """Plain torch: `loss.backward()`, alone, under DDP or under FSDP2 (`fully_shard`).
 
-    The other engines change how the backward pass is started; how gradients travel between
-    processes is read off the model.
+    The other engines change how the backward pass is started; how gradients are summed over processes
+    is read from the model.
     """
 
     def __init__(self, model: Model) -> None:
@@ -37,7 +37,7 @@ class Engine:
         loss.backward(retain_graph=retain_graph)  # type: ignore[no-untyped-call]
 
     def scale(self) -> float:
-        """By how much `.grad` exceeds the gradient (loss scaling of float16)."""
+        """The loss scale (float16): `.grad` is the gradient times this."""
         return 1.0 if self.scaler is None else float(self.scaler.get_scale())
 
     @property
@@ -49,8 +49,8 @@ class Engine:
     def no_sync(self) -> Iterator[None]:
         """Keep DDP from communicating at all: forward and backward run inside.
 
-        Its own `no_sync` still sends buffers round in the first forward pass, where a process that
-        fails before it would leave the others waiting, and the gradients of a static graph.
+        DDP's own `no_sync` still sends the gradients of a static graph, and buffers in the first
+        forward pass, where the others would wait for a process that failed before it.
         """
         with ExitStack() as stack:
             for replica in self.replicas:
@@ -68,14 +68,14 @@ class Engine:
         return group if group.size() > 1 else None
 
     def sync_buffers(self) -> None:
-        """Give every process the first one's running statistics, as DDP does outside `no_sync`."""
+        """Give every process the running statistics of the first, as DDP does outside `no_sync`."""
         for replica in self.replicas:
             if replica.broadcast_buffers and replica.modules_buffers and self.group is not None:
                 replica._sync_buffers()  # type: ignore[no-untyped-call]
 
 
 class ScalerEngine(Engine):
-    """Plain torch with a `torch.amp.GradScaler`; `scaler.step` and `update` stay the user's."""
+    """Plain torch with a `torch.amp.GradScaler`; `scaler.step` and `update` stay yours."""
 
     def __init__(self, model: Model, scaler: torch.amp.GradScaler) -> None:
         super().__init__(model)

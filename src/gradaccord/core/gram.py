@@ -1,20 +1,29 @@
-"""The Gram matrix of the task gradients, exact to float32 rounding at any size."""
+"""The Gram matrix of the task gradients in one pass over them, exact to float32 rounding."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from typing import TypeAlias
 
 import torch
 
-from gradaccord.core.bank import Gradient, Rows, as_real, union_of_rows
+from gradaccord.core.bank import Gradient, Rows, as_real
 
-# Products are summed in the gradients' precision within a block and in float64 between blocks. A
-# plain float32 dot product over 10 million values is off by 1e-4; blocks of this size by 1e-6.
-# On CPU a block of all tasks also stays in the cache between its copy and its product.
+# Products are summed in the gradients' precision within a piece and in float64 between pieces. A
+# plain float32 dot product over 10 million values is off by 1e-4; these pieces by less than 1e-6.
+PIECE = 1 << 10
+# What lies side by side at a time: on CPU a block of all tasks stays in the cache between its copy and
+# its products, so that every gradient is read from memory once for all of them.
 BLOCK = 1 << 15
+ROWS = 1 << 17  # the same for gradients by rows, all tasks together
+SUMMED_AT_ONCE = 1 << 17  # products that are added up while they are in the cache
 BLOCKS_AT_ONCE_ON_ACCELERATOR = 64  # to launch fewer kernels
-FEW = 3  # up to so many tasks, products pair by pair are faster than a copy side by side
+
+# Dot products [k, T, T] of k pieces, and the parameter that each piece is of.
+Products: TypeAlias = tuple[torch.Tensor, list[int]]
+# A parameter's position, and every task's values of it; None where a task does not reach it.
+Column: TypeAlias = tuple[int, list[torch.Tensor | None]]
 
 
 @torch.no_grad()
@@ -24,106 +33,168 @@ def gram(gradients: Sequence[Sequence[Gradient | None]]) -> torch.Tensor:
     gradients[t][i] is task t's gradient for parameter i.
     """
     n_tasks, n_parameters = len(gradients), len(gradients[0])
-    products: dict[torch.device, list[torch.Tensor]] = {}
-    owners: dict[torch.device, list[int]] = {}
-    with _without_autocast(gradients):
-        for position in range(n_parameters):
-            column = [task[position] for task in gradients]
-            if all(g is None for g in column):
-                continue
-            for product in _products(column):
-                products.setdefault(product.device, []).append(product)
-                owners.setdefault(product.device, []).extend([position] * len(product))
     total = torch.zeros(n_parameters, n_tasks, n_tasks, dtype=torch.float64, device="cpu")
-    for device, parts in products.items():
-        summed = torch.cat(parts).to("cpu").to(torch.float64)  # the one transfer from the device
-        total.index_add_(0, torch.tensor(owners[device], device="cpu"), summed)
+    waiting: dict[torch.device, list[Products]] = {}
+    with _without_autocast(gradients):
+        for found in _products(gradients):
+            listed = waiting.setdefault(found[0].device, [])
+            listed.append(found)
+            if found[0].device.type == "cpu" and len(listed) * found[0].numel() > SUMMED_AT_ONCE:
+                _add(total, listed)
+    for listed in waiting.values():
+        _add(total, listed)
     return total
+
+
+def _add(total: torch.Tensor, listed: list[Products]) -> None:
+    """Add products to those of their parameters; from an accelerator all in one transfer."""
+    if listed:
+        summed = torch.cat([products for products, _ in listed]).to("cpu").to(torch.float64)
+        owners = torch.tensor([position for _, own in listed for position in own], device="cpu")
+        total.index_add_(0, owners, summed)
+        listed.clear()
 
 
 @contextmanager
 def _without_autocast(gradients: Sequence[Sequence[Gradient | None]]) -> Iterator[None]:
     """Autocast around the user's call would multiply in half precision, and overflow."""
     present = [g for task in gradients for g in task if g is not None]
-    kinds = {(g.values if isinstance(g, Rows) else g).device.type for g in present}
+    devices = {(g.values if isinstance(g, Rows) else g).device for g in present}
     with ExitStack() as stack:
-        for kind in kinds:
+        for kind in {device.type for device in devices}:
             stack.enter_context(torch.autocast(kind, enabled=False))
         yield
 
 
-def _products(column: Sequence[Gradient | None]) -> Iterator[torch.Tensor]:
-    """One parameter's dot products, block by block: [k, T, T]; who does not reach it has zeros."""
-    present = [g for g in column if g is not None]
-    if all(isinstance(g, Rows) for g in present):
-        for block in _row_blocks([g if isinstance(g, Rows) else None for g in column]):
-            yield block @ block.mT
+def _products(gradients: Sequence[Sequence[Gradient | None]]) -> Iterator[Products]:
+    dense: dict[tuple[torch.device, torch.dtype], list[Column]] = {}
+    for position, column in enumerate(zip(*gradients, strict=True)):
+        present = [g for g in column if g is not None]
+        if not present:
+            continue
+        if all(isinstance(g, Rows) for g in present):
+            yield from _of_rows(position, [g if isinstance(g, Rows) else None for g in column])
+            continue
+        whole = [g.dense() if isinstance(g, Rows) else g for g in column]
+        flat = [None if g is None else as_real(g).reshape(-1) for g in whole]
+        sample = next(f for f in flat if f is not None)
+        if len(sample):  # else this process has no part of a small sharded parameter
+            dense.setdefault((sample.device, _wide(sample.dtype)), []).append((position, flat))
+    for (device, dtype), columns in dense.items():
+        yield from _of_dense(columns, device, dtype)
+
+
+def _of_dense(columns: list[Column], device: torch.device, dtype: torch.dtype) -> Iterator[Products]:
+    """The tasks' values side by side in a block, every parameter from the start of a piece on."""
+    if len(columns[0][1]) == 1 and device.type == "cpu":
+        yield from _of_one_task(columns, dtype)
         return
-    dense = [g.dense() if isinstance(g, Rows) else g for g in column]
-    flat = [None if g is None else as_real(g).reshape(-1) for g in dense]
-    whole = [f for f in flat if f is not None and f.dtype == _wide(f.dtype)]
-    if not len(next(f for f in flat if f is not None)):
-        return  # this process has no part of a small sharded parameter
-    if len(whole) == len(flat) <= FEW:
-        yield from _pairwise(whole)
-    else:
-        for block in _dense_blocks(flat):
-            yield block @ block.mT
+    width = min(_width(device, BLOCK), sum(_whole_pieces(_size(flat)) for _, flat in columns))
+    block = torch.empty(len(columns[0][1]), width, device=device, dtype=dtype)
+    absent = block.new_zeros(width)
+    rows: list[list[torch.Tensor]] = [[] for _ in columns[0][1]]  # what comes side by side next
+    owners: list[int] = []
+    for position, flat in columns:
+        for part in _cut(flat, width, absent):
+            size = part[0].shape[0]
+            missing = _whole_pieces(size) - size
+            if len(owners) * PIECE + size + missing > width:
+                yield _multiplied(_filled(block[:, : len(owners) * PIECE], rows)), owners
+                rows, owners = [[] for _ in part], []
+            rest = [absent[:missing]] if missing else []
+            for row, values in zip(rows, part, strict=True):
+                row += [values, *rest]
+            owners += [position] * ((size + missing) // PIECE)
+    yield _multiplied(_filled(block[:, : len(owners) * PIECE], rows)), owners
 
 
-def _pairwise(flat: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
-    """Few tasks: their vectors are multiplied where they lie."""
-    rows = [list(_pieces(vector[None])) for vector in flat]
-    for pieces in zip(*rows, strict=True):
-        product = pieces[0].new_empty(len(pieces[0]), len(flat), len(flat))
-        for i, one in enumerate(pieces):
-            for j, other in enumerate(pieces[: i + 1]):
-                product[:, i, j] = product[:, j, i] = (one @ other.mT)[:, 0, 0]
-        yield product
+def _filled(block: torch.Tensor, rows: list[list[torch.Tensor]]) -> torch.Tensor:
+    """A block with every task's values, in as few calls as there can be."""
+    if len(rows[0]) == 1:
+        return torch.stack([row[0] for row in rows], out=block)
+    for line, values in zip(block.unbind(), rows, strict=True):
+        torch.cat(values, out=line)
+    return block
 
 
-def _dense_blocks(flat: Sequence[torch.Tensor | None]) -> Iterator[torch.Tensor]:
-    """Many tasks: a block of each is put side by side, in a buffer that stays in the cache."""
-    sample = next(g for g in flat if g is not None)
-    width = BLOCK if sample.device.type == "cpu" else BLOCK * BLOCKS_AT_ONCE_ON_ACCELERATOR
-    width = min(width, len(sample))
-    buffer = sample.new_empty((len(flat), width), dtype=_wide(sample.dtype))
-    absent = sample.new_zeros(width if None in flat else 0)
-    for start in range(0, len(sample), width):
-        length = min(width, len(sample) - start)
-        block = buffer[:, :length]
-        torch.stack(
-            [absent[:length] if g is None else g[start : start + length] for g in flat], out=block
-        )
-        yield from _pieces(block)
+def _of_one_task(columns: list[Column], dtype: torch.dtype) -> Iterator[Products]:
+    """A lone task has nothing to lie beside: its values are read where they are."""
+    for position, flat in columns:
+        parts = [
+            part.to(dtype)
+            for values in flat
+            if values is not None
+            for part in torch.split(values, BLOCK)
+        ]
+        squares = torch.stack([torch.dot(part, part) for part in parts])
+        yield squares[:, None, None], [position] * len(parts)
 
 
-def _pieces(block: torch.Tensor) -> Iterator[torch.Tensor]:
-    """[T, n] cut into pieces of BLOCK: [k, T, BLOCK], and the rest."""
-    whole = block.shape[1] // BLOCK * BLOCK
-    if whole:
-        yield block[:, :whole].view(len(block), -1, BLOCK).transpose(0, 1)
-    if whole < block.shape[1]:
-        yield block[None, :, whole:]
+def _cut(
+    flat: list[torch.Tensor | None], width: int, absent: torch.Tensor
+) -> Iterator[list[torch.Tensor]]:
+    """Every task's values in parts of at most `width`; zeros where a task does not reach them."""
+    size = _size(flat)
+    if size <= width:
+        nothing = absent[:size] if any(values is None for values in flat) else absent
+        yield [nothing if values is None else values for values in flat]
+        return
+    parts = [None if values is None else torch.split(values, width) for values in flat]
+    for k, start in enumerate(range(0, size, width)):
+        nothing = absent[: min(width, size - start)] if any(part is None for part in parts) else absent
+        yield [nothing if part is None else part[k] for part in parts]
 
 
-def _row_blocks(column: Sequence[Rows | None]) -> Iterator[torch.Tensor]:
-    """Blocks over the union of the rows touched."""
-    present = [rows for rows in column if rows is not None]
-    union = union_of_rows(present)
-    values = [None if rows is None else as_real(rows.values).flatten(1) for rows in column]
-    sample = next(v for v in values if v is not None)
-    width = max(1, BLOCK // max(1, sample.shape[1]))
-    starts = torch.arange(0, len(union) + width, width, device=union.device)
-    places = [None if rows is None else torch.searchsorted(union, rows.index) for rows in column]
-    bounds = [None if p is None else torch.searchsorted(p, starts).tolist() for p in places]
-    for k, start in enumerate(range(0, len(union), width)):
-        block = sample.new_zeros((len(column), width, sample.shape[1]), dtype=_wide(sample.dtype))
-        for rows, value, place, bound in zip(block, values, places, bounds, strict=True):
-            if value is not None and place is not None and bound is not None:
-                piece = slice(bound[k], bound[k + 1])
-                rows[place[piece] - start] = value[piece].to(rows.dtype)
-        yield block.flatten(1)[None]
+def _size(flat: list[torch.Tensor | None]) -> int:
+    return next(values.shape[0] for values in flat if values is not None)
+
+
+def _whole_pieces(size: int) -> int:
+    return -(-size // PIECE) * PIECE
+
+
+def _multiplied(block: torch.Tensor) -> torch.Tensor:
+    """The products of each piece of a block: [T, k * PIECE] -> [k, T, T]."""
+    pieces = block.view(len(block), -1, PIECE).transpose(0, 1)
+    return torch.bmm(pieces, pieces.mT)
+
+
+def _of_rows(position: int, column: Sequence[Rows | None]) -> Iterator[Products]:
+    """The same for gradients that are zero outside some rows.
+
+    Tasks meet in the rows that both touch. Rows that equally many tasks touch are multiplied
+    together, so that no zeros are.
+    """
+    present = [(task, rows) for task, rows in enumerate(column) if rows is not None]
+    values = torch.cat([as_real(rows.values).flatten(1) for _, rows in present])
+    tasks = torch.cat([torch.full_like(rows.index, task) for task, rows in present])
+    if not values.numel():
+        return
+    _, row, touched = torch.unique(
+        torch.cat([rows.index for _, rows in present]), return_inverse=True, return_counts=True
+    )
+    order = torch.argsort(touched[row] * len(touched) + row)
+    tasks = tasks[order]
+    total = torch.zeros(len(column) ** 2, dtype=torch.float64, device="cpu")
+    start = 0
+    for n_tasks, n_rows in enumerate(torch.bincount(touched).tolist()):
+        end = start + n_tasks * n_rows
+        while start < end:
+            at_once = max(1, _width(values.device, ROWS) // (n_tasks * values.shape[1])) * n_tasks
+            piece = slice(start, min(start + at_once, end))
+            start = piece.stop
+            side_by_side = values[order[piece]].to(_wide(values.dtype))
+            side_by_side = side_by_side.view(-1, n_tasks, values.shape[1])
+            products = torch.bmm(side_by_side, side_by_side.mT).flatten().to("cpu")
+            who = tasks[piece].view(-1, n_tasks).to("cpu")
+            pairs = who[:, :, None] * len(column) + who[:, None, :]
+            total.index_add_(0, pairs.flatten(), products.to(torch.float64))
+    yield total.view(1, len(column), len(column)), [position]
+
+
+def _width(device: torch.device, numbers: int) -> int:
+    """How many numbers are multiplied at a time."""
+    return numbers if device.type == "cpu" else numbers * BLOCKS_AT_ONCE_ON_ACCELERATOR
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype:

@@ -37,7 +37,7 @@ class OptionError(ValueError):
 def options_of(made: Callable[..., Any], hidden: Iterable[str] = ()) -> dict[str, inspect.Parameter]:
     """The parameters of a function, or of a class and those bases that it hands `**options` on to.
 
-    hidden: names of those that are no options.
+    hidden: names of parameters that are not options.
     """
     found: dict[str, inspect.Parameter] = {}
     bases = reversed(made.__mro__) if isinstance(made, type) else (made,)
@@ -56,14 +56,14 @@ def options_of(made: Callable[..., Any], hidden: Iterable[str] = ()) -> dict[str
 
 
 def look_up(what: str, name: str, table: Mapping[str, Found]) -> Found:
-    """What stands in a table under a name; an unknown one is answered with the nearest."""
+    """The entry of a name in a table; for an unknown name the error suggests the nearest."""
     if name not in table:
         raise OptionError("name", f"{what} {name!r} is unknown: {nearest(name, table)}")
     return table[name]
 
 
 def check_options(what: str, given: Mapping[str, Any], known: Known) -> dict[str, Any]:
-    """The options as their types have them; one that is unknown, missing or unfit is refused."""
+    """The options, converted to their types; one that is unknown, missing or unfit is refused."""
     for name in given:
         if name not in known:
             hint = nearest(str(name), known, "it takes")
@@ -75,9 +75,9 @@ def check_options(what: str, given: Mapping[str, Any], known: Known) -> dict[str
 
 
 def checked(name: str, value: Any, wanted: Any, what: str = "") -> Any:
-    """The value of an option as its type has it: lists as tuples, whole numbers as floats.
+    """The value of an option, converted to its type: lists to tuples, whole numbers to floats.
 
-    what: whose option it is, for the sentence that refuses any other value.
+    what: whose option it is, for the error message.
     """
     from pydantic import ConfigDict, TypeAdapter, ValidationError
 

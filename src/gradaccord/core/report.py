@@ -9,9 +9,11 @@ import torch
 
 @dataclass(frozen=True)
 class StepReport:
-    """Measured on the way, without an extra pass over the model; all tensors float64 on CPU.
+    """What a step measured, without an extra pass over the model; all tensors are float64 on CPU.
 
-    Gradients are those of shared parameters (all that a lone task reaches).
+    Gradients are those of the shared parameters; of a single task, those of all that it reaches.
+    Methods that leave the gradient of a single task unchanged (Sum, PCGrad, GradVac, ConFIG) do not
+    measure it.
     """
 
     tasks: tuple[str, ...]
@@ -60,7 +62,8 @@ class StepReport:
         """
         values = list(self.pairs.values())
         if not values:
-            return float("nan") if bool(torch.isnan(self.gram).any()) else 0.0
+            unknown = len(self.tasks) > 1 and bool(torch.isnan(self.gram).any())
+            return float("nan") if unknown else 0.0
         return sum(value < 0 for value in values) / len(values)
 
     def to_floats(self) -> dict[str, float]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeGuard
 
 import torch
+from torch import nn
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def is_sharded(tensor: torch.Tensor) -> TypeGuard[DTensor]:
-    """Whether this is a DTensor; its module takes half a second to import, so it is asked for."""
+    """Whether this is a DTensor. Its module takes half a second to import, so it is only looked up."""
     module = sys.modules.get("torch.distributed.tensor")
     return module is not None and isinstance(tensor, module.DTensor)
 
@@ -37,6 +38,16 @@ def like(parameter: torch.Tensor, part: torch.Tensor) -> torch.Tensor:
         shape=parameter.shape,
         stride=parameter.stride(),
     )
+
+
+def reshard(model: nn.Module) -> None:
+    """Shard the outermost weights again: FSDP2 leaves them gathered after a forward pass alone."""
+    fsdp = sys.modules.get("torch.distributed.fsdp")
+    if fsdp is None:
+        return
+    for module in model.modules():
+        if isinstance(module, fsdp.FSDPModule):
+            module.reshard()
 
 
 @dataclass(frozen=True)

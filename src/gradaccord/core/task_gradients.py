@@ -6,12 +6,23 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 
-from gradaccord.core.bank import Bank, Gradient, accumulate, compact, is_finite, take
+from gradaccord.core import failures
+from gradaccord.core.bank import (
+    Bank,
+    Gradient,
+    accumulate,
+    compact,
+    deliver,
+    is_finite,
+    sums_up,
+    take,
+)
 from gradaccord.core.engine import Engine, as_engine
 from gradaccord.core.gram import gram
 from gradaccord.core.losses import (
@@ -24,10 +35,13 @@ from gradaccord.core.losses import (
     read_losses,
     read_shared,
 )
+from gradaccord.core.mean_loss import MeanLoss
+from gradaccord.core.overlap import Known, Reduction, join, unit_of
 from gradaccord.core.parameters import Model, Parameters
-from gradaccord.core.reduce import first_one, join, join_shards, same_tasks, sum_over
+from gradaccord.core.reduce import first_one, join_shards, same_tasks, sum_over
 from gradaccord.core.replay import RandomState
 from gradaccord.core.sharding import shards_of
+from gradaccord.core.spare_memory import SpareMemory
 from gradaccord.core.temporary_weights import buffers_of, preserved, weights_moved
 
 
@@ -48,6 +62,8 @@ class TaskGradients:
     `.grad` must be None before, and is None after.
     """
 
+    sends_early = True  # under DDP: a task's gradients are summed while the next one runs
+
     def __init__(self, model: Model, engine: Any = None) -> None:
         if not isinstance(model, nn.Module) and isinstance(model, Iterable):
             model = list(model)
@@ -58,25 +74,52 @@ class TaskGradients:
         self.call_again = self.shards is not None
         self.extras: dict[str, float] = {}  # what wrapped losses reported in the last run
         self.scratch: dict[int, torch.Tensor] = {}  # memory in which `displaced` keeps its copies
+        self._spare = SpareMemory(self.parameters.tensors)
         self._by_rows = True
+        self._largest = min(
+            torch.finfo(t.dtype).max
+            for t in self.parameters.tensors
+            if t.is_floating_point() or t.is_complex()
+        )
+        self._known: dict[str, Known] = {}  # under DDP: the tasks' gradients in earlier steps
+        self._sums: Reduction | None = None  # of the step that is running
+        self._told = False  # under FSDP2: whether the last step failed here, which the others can read
 
     @contextmanager
     def by_rows(self, wanted: bool) -> Iterator[None]:
         """Whether embeddings are stored by rows in a block; alone, it costs a look at all of them."""
+        before = self._by_rows
         self._by_rows = wanted or self.engine.group is not None
         try:
             yield
         finally:
-            self._by_rows = True
+            self._by_rows = before
 
     def of(self, losses: Losses) -> tuple[Bank, list[str]]:
         """Every task's gradient of the joined batch; and the tasks in the user's own order."""
-        outcome = self.of_this_process(losses)
-        order = list(outcome.tasks) if isinstance(outcome, Bank) else []
-        bank = self.joined(outcome)
+        self._sums = self._reduction()
+        try:
+            outcome = self.of_this_process(losses)
+            order = list(outcome.tasks) if isinstance(outcome, Bank) else []
+            bank = self.joined(outcome)
+        finally:
+            self._sums = None
         if isinstance(losses, Mapping):
             order = list(losses)
         return bank, order + [task for task in bank.tasks if task not in order]
+
+    def group_by(self, groups: Sequence[int]) -> None:
+        """Learn which parameters are measured as one vector: the group of each."""
+
+    def forget(self) -> None:
+        """Let go of what is remembered of a step; called at its end, also after an error."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a run must save to continue exactly."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what `state_dict` returned."""
 
     def of_this_process(self, losses: Losses, engine: Engine | None = None) -> Bank | Exception:
         """This process's own bank; under DDP an exception is kept until the others know of it.
@@ -85,6 +128,9 @@ class TaskGradients:
         """
         weights_moved()  # the user's optimiser may have stepped in this very autocast region
         engine = engine or self.engine
+        if self._told:
+            failures.take_back()
+            self._told = False
         try:
             self._check_parameters()
             try:
@@ -101,27 +147,46 @@ class TaskGradients:
             self.extras = extras_of(batches)
             return bank
         except Exception as error:
-            if self.engine.group is None:
+            if self.engine.group is not None:
+                return error
+            if self.shards is None:
                 raise
-            return error
+            self._told = True
+            said = failures.alone(error)
+            if said is error:
+                raise
+            raise said from error
 
     def _check_parameters(self) -> None:
         """Raise if the model has trainable parameters that were not there when the method was built."""
         if self.engine.model is None or self.shards is not None:  # FSDP2 swaps them by itself
             return
         known = {id(tensor) for tensor in self.parameters.tensors}  # not kept: a copy has others
-        for name, parameter in self.engine.model.named_parameters():
-            if parameter.requires_grad and id(parameter) not in known:
-                raise ValueError(
-                    f"Parameter {name!r} is not one of those that the method was built with: build the "
-                    "method after replacing or adding parameters."
-                )
+        if all(id(p) in known or not p.requires_grad for p in _parameters_below(self.engine.model)):
+            return
+        name = next(
+            name
+            for name, parameter in self.engine.model.named_parameters()
+            if parameter.requires_grad and id(parameter) not in known
+        )
+        raise ValueError(
+            f"Parameter {name!r} is not one of those that the method was built with: build the "
+            "method after replacing or adding parameters."
+        )
 
     def _own_batches(self, batches: OwnBatches, engine: Engine) -> Bank:
         """One forward and backward pass for each micro-batch of each task."""
         bank = Bank()
+        self._meet(list(batches.tasks))
+        with self.by_rows(self._by_rows and len(batches.tasks) > 1):  # alone, nothing is compared
+            self._run_tasks(batches, engine, bank)
+        return bank
+
+    def _run_tasks(self, batches: OwnBatches, engine: Engine, bank: Bank) -> None:
+        held: dict[str, list[Gradient | None]] = {}
         for task in self._in_order({task: len(calls) for task, calls in batches.tasks.items()}):
-            mean = _MeanLoss(task, self.shards is not None)
+            mean = self._mean_loss(task)
+            self._spare.release(task)
             with _named(task):
                 for call in batches.tasks[task]:
                     before = [p.grad for p in self.parameters.tensors]
@@ -133,9 +198,40 @@ class TaskGradients:
                             f"Task {task!r} has changed `.grad` by itself: its callable must return "
                             "the loss, and call neither backward() nor zero_grad()."
                         )
-                    engine.backward(mean.add(*loss))
-            bank.add(task, self._reached(task, self._taken()), *mean.result())
-        return bank
+                    self._backward(task, engine, mean.add(*loss))
+            self._keep(task, held)
+            bank.add(task, self._reached(task, held[task]), *mean.result())
+            self._send(mean, bank.gradients[-1])
+
+    def _reduction(self) -> Reduction | None:
+        """What sums this step's gradients over processes while its tasks run (DDP)."""
+        group, parameters = self.engine.group, self.parameters
+        if group is None or not self.sends_early:
+            return None
+        return Reduction(parameters.tensors, parameters.embeddings, group, self._known)
+
+    def _meet(self, tasks: list[str]) -> None:
+        """Under DDP: agree with the other processes on the tasks of the step."""
+        if self._sums is not None and not self._sums.met:
+            self._sums.agree(tasks)
+
+    def _mean_loss(self, task: str) -> MeanLoss:
+        if self.engine.group is None:
+            return MeanLoss(task, _one if self.shards is not None else float)
+        return MeanLoss(task, partial(unit_of, self._known, task))
+
+    def _send(self, mean: MeanLoss, gradients: list[Gradient | None]) -> None:
+        """Under DDP: a task is done, and its gradients can be summed while the next one runs."""
+        if self._sums is not None:
+            self._sums.add(mean.task, gradients, mean.unit)
+
+    def _backward(self, task: str, engine: Engine, loss: torch.Tensor, retain: bool = False) -> None:
+        """Run a task's loss backward."""
+        engine.backward(loss, retain_graph=retain)
+
+    def _keep(self, task: str, held: dict[str, list[Gradient | None]]) -> None:
+        """Add what a task's backward passes left in `.grad` to what is held of it."""
+        held[task] = accumulate(held.get(task), self._taken())
 
     def _in_order(self, micro_batches: dict[str, int]) -> list[str]:
         """The tasks; under FSDP2 a pass is itself collective, so every process takes one order."""
@@ -144,29 +240,33 @@ class TaskGradients:
     def _shared_batch(self, batches: SharedBatch, engine: Engine) -> Bank:
         """One forward pass for all tasks, then a backward pass for each."""
         self._in_order({"shared batch": len(batches.calls)})
-        means: dict[str, _MeanLoss] = {}
+        means: dict[str, MeanLoss] = {}
         held: dict[str, list[Gradient | None]] = {}
 
         def backward(task: str, loss: tuple[torch.Tensor, float | None], retain: bool) -> None:
+            self._spare.release(task)
             with _named(task):
-                engine.backward(means[task].add(*loss), retain_graph=retain)
-            held[task] = accumulate(held.get(task), self._taken())
+                self._backward(task, engine, means[task].add(*loss), retain)
+            self._keep(task, held)
+            if number == len(batches.calls):
+                self._send(means[task], self._reached(task, held[task]))
 
-        for call in batches.calls:
+        for number, call in enumerate(batches.calls, 1):  # noqa: B007 (which `backward` looks at)
             self._shared_micro_batch(call, means, backward)
         bank = Bank()
         for task, mean in means.items():
-            bank.add(task, self._reached(task, held.pop(task)), *mean.result())
+            bank.add(task, held.pop(task), *mean.result())
         return bank
 
     def _shared_micro_batch(
         self,
         call: SharedFn,
-        means: dict[str, _MeanLoss],
+        means: dict[str, MeanLoss],
         backward: Callable[[str, tuple[torch.Tensor, float | None], bool], None],
     ) -> None:
         start = RandomState.capture(self.parameters.tensors)
         losses = read_shared(call())
+        self._meet(list(losses))
         tasks = self._in_order(dict.fromkeys(losses, 1))
         if means and set(tasks) != set(means):
             raise ValueError(
@@ -174,7 +274,7 @@ class TaskGradients:
                 f"{sorted(means)}: all micro-batches of a shared batch must give the same tasks."
             )
         for task in tasks:
-            means.setdefault(task, _MeanLoss(task, self.shards is not None))
+            means.setdefault(task, self._mean_loss(task))
         done = 0
         if not self.call_again:
             try:
@@ -217,10 +317,26 @@ class TaskGradients:
 
     def joined(self, outcome: Bank | Exception) -> Bank:
         """The bank of the joined batch from this process's own."""
-        if self.engine.group is not None:
-            return join(outcome, self.parameters.tensors, self.engine.group)
+        sums = self._sums or self._reduction()
+        if sums is not None:
+            return sums.finish(outcome)
         assert isinstance(outcome, Bank)
         return outcome if self.shards is None else join_shards(outcome, self.shards)
+
+    def summed(self, outcome: list[Gradient | None] | Exception) -> list[Gradient | None]:
+        """One gradient, summed over processes (DDP); an exception of one of them is raised on all."""
+        group = self.engine.group
+        if group is None:
+            assert not isinstance(outcome, Exception)
+            return outcome
+        bank: Bank | Exception
+        if isinstance(outcome, Exception):
+            bank = outcome
+        else:
+            bank = Bank()
+            bank.add("all tasks", outcome, 1.0, torch.zeros((), device="cpu"), 1.0)
+        (gradients,) = join(bank, self.parameters.tensors, group).gradients
+        return gradients
 
     def checked_losses(self, bank: Bank) -> torch.Tensor:
         """The tasks' mean losses, [T] in float64 on CPU; one that is not finite is refused."""
@@ -233,10 +349,33 @@ class TaskGradients:
 
     def dot_products(self, bank: Bank) -> torch.Tensor:
         """The Gram matrix of the tasks' gradients for each parameter, [P, T, T], without loss scale."""
-        products = gram(bank.gradients)
+        products = self._products(bank)
         self.sum_over_processes(products)
         factors = torch.tensor(bank.factors, dtype=torch.float64, device="cpu") / self.engine.scale()
         return products * factors[:, None] * factors[None, :]
+
+    def _products(self, bank: Bank) -> torch.Tensor:
+        """Dot products of what this process has stored."""
+        return gram(bank.gradients)
+
+    def reached(self, bank: Bank, products: torch.Tensor) -> list[int]:
+        """How many tasks reach each parameter.
+
+        A gradient of zeros does not count: a compiled model gives zeros, not None, to the heads of the
+        other tasks.
+        """
+        reached: list[int] = (products.diagonal(dim1=1, dim2=2) != 0).sum(1).tolist()
+        if max(reached) < min(2, len(bank.tasks)):  # all tasks but one are at rest
+            return bank.reached()
+        return reached
+
+    def combined(self, bank: Bank, weights: Sequence[list[float]]) -> list[torch.Tensor | None]:
+        """The `.grad` of every parameter: the sum of the tasks' gradients, which leave the bank.
+
+        weights: those of the tasks, for each parameter.
+        """
+        self._spare.keep(bank)
+        return list(map(deliver, self.parameters.tensors, bank.combine_all(weights)))
 
     def sum_over_processes(self, products: torch.Tensor) -> None:
         """Dot products of all processes' parts, the same everywhere to the last bit."""
@@ -248,17 +387,45 @@ class TaskGradients:
         elif self.engine.group is not None:
             first_one(products, self.engine.group, self.parameters.tensors[0].device)
 
+    def stays_finite(self, reach: float, weight: float) -> bool:
+        """Whether no weighted sum of gradients can overflow: one that need not be looked at.
+
+        reach: the sum of the gradients' lengths, without loss scale; NaN where it is unknown.
+        weight: the largest in size. Values whose squares are lost to float32 are below 1e-18.
+        """
+        return weight * (reach + 1e-18) * self.engine.scale() < self._largest / 2
+
     def all_finite(self, gradients: Sequence[Gradient | None]) -> bool:
         """Whether these hold neither inf nor NaN; the same answer on every process."""
-        found: dict[torch.device, list[torch.Tensor]] = {}
-        for gradient in gradients:
-            if gradient is not None:
-                good = is_finite(gradient)
-                found.setdefault(good.device, []).append(good)
-        bad = [not bool(torch.stack(good).all()) for good in found.values()]  # one look at each device
-        count = torch.tensor([float(sum(bad))], dtype=torch.float64, device="cpu")
+        present = [gradient for gradient in gradients if gradient is not None]
+        good = _all(map(sums_up, present)) or _all(map(is_finite, present))
+        count = torch.tensor([0.0 if good else 1.0], dtype=torch.float64, device="cpu")
         self.sum_over_processes(count)
         return not bool(count)
+
+
+def _all(checks: Iterable[torch.Tensor]) -> bool:
+    """Whether all of these are true, with one look at each device."""
+    found: dict[torch.device, list[torch.Tensor]] = {}
+    for check in checks:
+        found.setdefault(check.device, []).append(check)
+    return all(bool(torch.stack(good).all()) for good in found.values())
+
+
+def _parameters_below(module: nn.Module) -> Iterator[torch.Tensor]:
+    """All parameters, without the names that `named_parameters` would make for each."""
+    waiting, seen = [module], {id(module)}
+    while waiting:
+        module = waiting.pop()
+        yield from (p for p in module._parameters.values() if p is not None)
+        for child in module._modules.values():
+            if child is not None and id(child) not in seen:
+                seen.add(id(child))
+                waiting.append(child)
+
+
+def _one(items: float) -> float:
+    return 1.0
 
 
 @contextmanager
@@ -271,46 +438,3 @@ def _named(task: str) -> Iterator[None]:
             # What `add_note` does from Python 3.11 on.
             error.__dict__.setdefault("__notes__", []).append(f"This was in task {task!r}.")
         raise
-
-
-class _MeanLoss:
-    """The mean loss of one task over its micro-batches, each weighted by its number of items.
-
-    The total is unknown until the last micro-batch, so gradients are stored in units of the first
-    one's count (which keeps them near their true size) and the rest is left to the bank's factor.
-    Under FSDP2 the unit must agree between processes before they have met: it is 1.
-    """
-
-    def __init__(self, task: str, unit_is_one: bool) -> None:
-        self.task = task
-        self.unit = 1.0
-        self.unit_is_one = unit_is_one
-        self.items = 0.0
-        self.counted: bool | None = None
-        self.loss = torch.zeros((), device="cpu")
-        self.last: tuple[float, torch.Tensor] = (0.0, self.loss)
-
-    def add(self, loss: torch.Tensor, items: float | None) -> torch.Tensor:
-        """Count a micro-batch in; what is returned is to be run backward."""
-        if self.counted is None:
-            self.counted = items is not None
-            if items is not None and not self.unit_is_one:
-                self.unit = items
-        elif self.counted != (items is not None):
-            raise ValueError(
-                f"Task {self.task!r} returned the number of items for some micro-batches and not "
-                "for others: return it always or never."
-            )
-        count = 1.0 if items is None else items
-        self.last = (self.items, self.loss)
-        self.items += count
-        self.loss = self.loss.to(loss.device) + loss.detach().reshape(()) * count
-        return loss if count == self.unit else loss * (count / self.unit)
-
-    def result(self) -> tuple[float, torch.Tensor, float]:
-        """The factor from what is stored to the mean's gradient, the mean loss, and its items."""
-        return self.unit / self.items, self.loss / self.items, self.items
-
-    def undo(self) -> None:
-        """Take the last micro-batch back."""
-        self.items, self.loss = self.last

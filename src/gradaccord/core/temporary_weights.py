@@ -1,4 +1,4 @@
-"""Weights moved away for a moment and brought back bit for bit, with the buffers that saw it."""
+"""Weights moved away for a moment and brought back bit for bit, together with the affected buffers."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from gradaccord.core.sharding import local
 
 
 def weights_moved() -> None:
-    """To be called by all that moves weights, and moves them back: autocast forgets its casts.
+    """Call this after moving weights, and after moving them back: autocast forgets its casts.
 
-    It keeps them until its region ends, and would run the next pass with the weights as they were.
+    Autocast keeps them until its region ends, and would run the next pass with the old weights.
     """
     torch.clear_autocast_cache()
 

@@ -1,4 +1,4 @@
-"""Who is told how far long work is: two callbacks that are handed down together."""
+"""Progress of long work: two callbacks that are passed on together."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Watch:
             yield item
 
     def counter(self, what: str, total: int) -> Callable[[int], None]:
-        """To be called with how many more are done."""
+        """A function to call with how many more are done."""
         done = 0
 
         def count(more: int) -> None:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from gradaccord.core.bank import Bank, deliver
+from gradaccord.core.bank import Bank, deliver, put
 from gradaccord.core.losses import Losses, SharedBatch, SharedFn, extras_of, read_shared
 from gradaccord.core.reduce import join_losses, sum_over
 from gradaccord.core.task_gradients import TaskGradients
@@ -79,7 +79,7 @@ class WeightedGradient(TaskGradients):
             bank: Bank | Exception
             try:
                 shares = {task: weights[task] * own[task][1] / joined[task][0] for task in own}
-                self.engine.backward(_weighted_sum({task: own[task][0] for task in own}, shares))
+                self.engine.backward(sum_of_losses({task: own[task][0] for task in own}, shares))
                 gradients = self._reached(", ".join(own), self._taken())
                 bank = Bank()
                 bank.add("all tasks", gradients, self._processes, found.losses.sum(), 1.0)
@@ -114,8 +114,8 @@ class WeightedGradient(TaskGradients):
         return Weighted(order, bank.tasks, losses, weights)
 
     def _deliver(self, bank: Bank, weights: list[float]) -> None:
-        for position, parameter in enumerate(self.parameters.tensors):
-            parameter.grad = deliver(parameter, bank.combine(position, weights))
+        combined = bank.combine_all([weights] * len(self.parameters))
+        put(self.parameters, list(map(deliver, self.parameters.tensors, combined)))
 
 
 def _without_gradients(joined: Mapping[str, tuple[float, float]]) -> Bank:
@@ -125,7 +125,7 @@ def _without_gradients(joined: Mapping[str, tuple[float, float]]) -> Bank:
     return Bank(tasks=tasks, losses=values)
 
 
-def _weighted_sum(losses: Mapping[str, torch.Tensor], weights: Mapping[str, float]) -> torch.Tensor:
+def sum_of_losses(losses: Mapping[str, torch.Tensor], weights: Mapping[str, float]) -> torch.Tensor:
     """One loss of many, where the first one is; half precision would round the weights."""
     first = next(iter(losses.values()))
     terms = [

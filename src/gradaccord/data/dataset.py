@@ -1,4 +1,4 @@
-"""A data set: splits of examples of one kind, with the names of its classes; and one that was found."""
+"""A data set: splits of examples of one kind, with its class names; and what `find` says of it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Dataset:
     """What a reader gives and a task is trained on.
 
     kind: the kind of task it is for, a key of `gradaccord.tasks.KINDS`.
-    splits: "train", "dev" and "test", those that exist; each a sequence of `data.examples`, or an
+    splits: those of "train", "dev" and "test" that exist; each a sequence of `data.examples`, or an
         `Images` for the kind "image".
     labels: the classes in the order of their numbers, or the entity types of a tagged set.
     """
@@ -35,7 +35,7 @@ class Dataset:
     written: Mapping[str, str] = field(default_factory=dict)  # what own files write -> the class
 
     def split(self, name: str) -> Sequence[Any]:
-        """One split; one that does not exist is an error that names those that do."""
+        """One split; if it does not exist, the error names those that do."""
         return self.splits[chosen_splits(name, self.splits, self.name)[0]]
 
     @property
@@ -46,7 +46,7 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Found:
-    """What `find` tells of a set. counts: examples of each split. problem: why one is not counted."""
+    """What `find` says about a set. counts: examples of each split. problem: why one is not counted."""
 
     name: str
     kind: str
@@ -58,7 +58,7 @@ class Found:
 
 
 def chosen_splits(wished: Iterable[str] | None, existing: Mapping[str, object], name: str) -> list[str]:
-    """The wished splits of the set called `name`, None being all; each must exist."""
+    """The splits that were asked for (None: all) of the set `name`; each must exist."""
     chosen = [wished] if isinstance(wished, str) else [*(existing if wished is None else wished)]
     for split in chosen:
         if split not in existing:

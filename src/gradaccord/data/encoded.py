@@ -38,11 +38,11 @@ class Ragged:
 
     @property
     def lengths(self) -> torch.Tensor:
-        """Of every sequence."""
+        """The length of every sequence."""
         return self.starts.diff()
 
     def lengths_of(self, places: torch.Tensor) -> torch.Tensor:
-        """Of some sequences, without a look at the others."""
+        """The lengths of some sequences, without reading the others."""
         return self.starts[places + 1] - self.starts[places]
 
     def padded(self, places: torch.Tensor, filler: int, length: int | None = None) -> torch.Tensor:
@@ -59,18 +59,18 @@ class Ragged:
 
 @dataclass(frozen=True)
 class Encoded:
-    """A split of a data set, tokenised. A row is what a batch is counted in.
+    """A split of a data set, tokenised. Batches are counted in rows.
 
     A row is one sequence for most tasks, one per choice for multiple choice, two for a pair encoded
-    apart; a long context gives several rows, of the same example.
+    separately; a long context gives several rows of one example.
 
     ids: token ids of every sequence (None for images). types: segment ids, if the model has them.
     first: the sequences of row i are first[i] : first[i + 1].
-    example: the number of the example that each row was made of, ascending.
+    example: the number of the example that each row comes from, ascending.
     columns: a fixed value or vector per row ("label", "start", ...).
     tokens: a value per token ("tags"), in batches padded with `IGNORED`.
     aside: like `tokens`, for decoding only: not in batches ("offsets").
-    notes: what happened to how many ("truncated", "answers lost"): reported, never silent.
+    notes: counts of what was cut or lost ("truncated", "answers lost"): always reported.
     """
 
     ids: Ragged | None
@@ -90,18 +90,14 @@ class Encoded:
         types: Iterable[Sequence[int]] | None = None,
         *,
         pad: int,
-        columns: Mapping[str, torch.Tensor] | None = None,
-        notes: Mapping[str, int] | None = None,
     ) -> Encoded:
-        """One sequence a row, one row an example."""
+        """One sequence per row, one row per example."""
         sequences = Ragged.of(ids)
         return cls(
             ids=sequences,
             first=torch.arange(len(sequences) + 1, device="cpu"),
             example=torch.arange(len(sequences), device="cpu"),
             types=None if types is None else Ragged.of(types),
-            columns=columns or {},
-            notes=notes or {},
             pad=pad,
         )
 
@@ -110,7 +106,7 @@ class Encoded:
 
     @property
     def lengths(self) -> torch.Tensor:
-        """Of each row: the tokens of its longest sequence, which decide what a batch costs."""
+        """The length of each row's longest sequence, which decides what a batch costs."""
         if self.ids is None:
             return torch.ones(len(self), dtype=torch.int64, device="cpu")
         lengths = self.ids.lengths

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Hashable, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from gradaccord.data.files.cells import Cells
+from gradaccord.data.files.iob2 import checked
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-    from gradaccord.data.files.columns import Cells
 
 # What the answer of an example is: a named class, a number, the number of a choice, true or false, or
 # tags with named entity types; "" for texts, and where there is none.
@@ -25,10 +26,14 @@ class Example:
     kinds: the kinds of task that have such examples, and what their answer is.
     needed: the fields that every row must have.
     optional: those that it may have.
-    targets: those of them that hold the answer; the first must be there in training.
-    about: the fields that an example is about, which must not be in two splits; the first decides cuts.
+    targets: the fields that hold the answer; the first must be there in training.
+    about: the texts that an example is about, which two splits must not share; the first decides cuts.
     pair: the two fields that an encoder reads as a pair; empty: it reads what the example is about.
-    signs: columns (one of each group) by which a Hugging Face data set is known to be of this kind.
+    asks: the field that is shown before what the example is about; empty: there is none.
+    whole_files: formats of files that hold such examples otherwise than in rows.
+    tells: optional fields that set options of the task, if an example has them.
+    usual: names that the column of a field usually has, whatever their case, after the field's own.
+    signs: columns (one of each group) that show a Hugging Face data set to be of this kind.
     """
 
     __slots__ = ()
@@ -38,6 +43,23 @@ class Example:
     targets: ClassVar[tuple[str, ...]] = ("label",)
     about: ClassVar[tuple[str, ...]]
     pair: ClassVar[tuple[str, ...]] = ()
+    asks: ClassVar[str] = ""
+    whole_files: ClassVar[tuple[str, ...]] = ()
+    tells: ClassVar[tuple[str, ...]] = ()
+    usual: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "first": (
+            *("sentence", "text", "sentence1", "premise", "question1", "question", "review"),
+            *("content", "comment", "tweet", "utterance", "body", "description", "message"),
+        ),
+        "second": ("sentence2", "hypothesis", "question2", "passage"),
+        "text": ("document", "article", "sentence"),
+        "answers": ("answer",),
+        "label": (
+            *("labels", "gold_label", "score", "similarity", "is_duplicate", "class", "class index"),
+            *("category", "sentiment", "intent", "rating", "stars", "polarity", "target"),
+        ),
+        "id": ("idx", "index", "guid", "uid"),
+    }
     signs: ClassVar[tuple[tuple[str, ...], ...]] = ()
 
     def __init_subclass__(cls) -> None:
@@ -45,17 +67,17 @@ class Example:
 
     @classmethod
     def read(cls, cells: Cells) -> Self:
-        """An example out of one row's cells."""
+        """An example from one row's cells."""
         raise NotImplementedError
 
     @staticmethod
     def from_plain_text(text: str) -> Any:
-        """The value of the only needed field, where a question is asked in plain text."""
+        """The value of the only needed field, if a question is asked as plain text."""
         return text
 
     @classmethod
-    def task_options(cls, examples: Sequence[Any]) -> dict[str, Any]:
-        """The options that a task of these examples needs."""
+    def task_options(cls, filled: Collection[str]) -> dict[str, Any]:
+        """The options of a task in which some examples have these fields of `tells`."""
         return {}
 
     @property
@@ -72,8 +94,17 @@ class Example:
         return key
 
     @property
+    def group_key(self) -> Hashable | None:
+        """Examples with the same key are scored together; None: each on its own."""
+        return None
+
+    def in_group(self, name: str) -> Self:
+        """The same example in a group of this name, if it has a `group_key`."""
+        return self
+
+    @property
     def texts(self) -> tuple[str, str | None]:
-        """The text or the pair of texts that an encoder reads of it, whatever the task."""
+        """The text or pair of texts that an encoder reads, whatever the task."""
         if not self.pair:
             return self.leak_key, None
         return getattr(self, self.pair[0]), getattr(self, self.pair[1])
@@ -81,13 +112,18 @@ class Example:
     @property
     def shown(self) -> str:
         """One line to show beside an error."""
-        question = getattr(self, "question", None) or getattr(self, "query", None)
+        question = self.asks and getattr(self, self.asks)
         return f"{question} | {self.leak_key}" if question else self.leak_key.replace("\n", " | ")
 
     @property
     def labelled(self) -> bool:
         """Whether the answer is known."""
         return not self.targets or getattr(self, self.targets[0]) not in (None, ())
+
+
+def answer_of(kind: str) -> Answer:
+    """What the answer of a kind's examples is; "" for a kind whose examples are no rows."""
+    return EXAMPLES[kind].kinds[kind] if kind in EXAMPLES else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,17 +143,57 @@ class Question(Example):
     about = ("context",)
     pair = ("question", "context")
     targets = ("answers", "starts")
+    asks = "question"
+    whole_files = ("json",)
+    usual = {**Example.usual, "starts": ("answer_starts", "answer_start")}
     signs = (("question",), ("context",))
 
     @classmethod
     def read(cls, cells: Cells) -> Self:
         question, context = cells.text("question").strip(), cells.text("context")
-        return cls(question, context, *cells.answers(context), cells.language, cells.id)
+        texts, starts = cls._answers(cells)
+        if not starts:
+            starts = tuple(context.find(text) for text in texts)
+        if len(starts) != len(texts):
+            raise ValueError(f"{cells.where}: {len(texts)} answers and {len(starts)} starts.")
+        found = cls(question, context, texts, starts, cells.language, cells.id)
+        found.check_answers(cells.where)
+        return found
+
+    @staticmethod
+    def _answers(cells: Cells) -> tuple[tuple[str, ...], tuple[int, ...]]:
+        """Answers as a text, texts, SQuAD's objects, or the two lists of Hugging Face."""
+        cell, starts = cells.values.get("answers"), cells.values.get("starts")
+        if isinstance(cell, str) and cell.lstrip().startswith(("[", "{")):
+            cell = cells.parsed(cell)
+        if isinstance(cell, Mapping):
+            cell, starts = cell.get("text", ()), cell.get("answer_start", ())
+        if cell is None or cell == "":
+            return (), ()
+        several: list[Any] = [cell] if isinstance(cell, str) else cells.as_list(cell, "answers")
+        if several and isinstance(several[0], Mapping):
+            starts = [each.get("answer_start") for each in several]
+            several = [each.get("text") for each in several]
+        texts = cells.as_texts(several, "answers")
+        if starts is None or starts == "":
+            return texts, ()
+        numbers = starts if isinstance(starts, list | tuple) else [starts]
+        return texts, tuple(map(cells.whole, numbers))
+
+    def check_answers(self, where: object) -> None:
+        """An answer must stand in its context where the file says. where: how an error begins."""
+        for text, start in zip(self.answers, self.starts, strict=True):
+            if not text or self.context[start : start + len(text)] != text:
+                there = self.context[max(start, 0) : max(start, 0) + len(text)]
+                raise ValueError(
+                    f"{where}, question {self.id!r}: the answer {text[:60]!r} is not at character "
+                    f"{start} of the context, where {there[:60]!r} is."
+                )
 
 
 @dataclass(frozen=True, slots=True)
 class Tagged(Example):
-    """A sentence in words, with an IOB2 tag each ("B-PER"); no tags: not labelled."""
+    """A sentence as words, each with an IOB2 tag ("B-PER"); no tags: not labelled."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...] = ()
@@ -128,12 +204,17 @@ class Tagged(Example):
     optional = ("tags", "id")
     about = ("words",)
     targets = ("tags",)
+    whole_files = ("conll", "text")
+    usual = {**Example.usual, "words": ("tokens",), "tags": ("ner_tags", "labels")}
     signs = (("tokens", "words"), ("ner_tags", "tags"))
 
     @classmethod
     def read(cls, cells: Cells) -> Self:
-        words = cells.texts("words")
-        return cls(words, cells.tags(words), cells.id)
+        words, tags = cells.texts("words"), cells.texts("tags")
+        if tags and len(tags) != len(words):
+            raise ValueError(f"{cells.where}: {len(words)} words and {len(tags)} tags.")
+        tags = tuple(checked(tags, cells.labels, cells.wanted, lambda _: cells.where))
+        return cls(words, tags, cells.id)
 
     @staticmethod
     def from_plain_text(text: str) -> Any:
@@ -158,6 +239,8 @@ class Choices(Example):
     needed = ("premise", "choices")
     optional = ("question", "label", "id")
     about = ("premise", "question", "choices")
+    asks = "question"
+    usual = {**Example.usual, "choices": ("choice1,choice2", "endings")}
     signs = (("premise",), ("choice1", "choices"))
 
     @classmethod
@@ -184,6 +267,7 @@ class Document(Example):
     optional = ("summaries", "id")
     about = ("text",)
     targets = ("summaries",)
+    usual = {**Example.usual, "summaries": ("summary", "highlights", "headline", "title")}
     signs = (
         ("document", "article", "text"),
         ("summary", "summaries", "highlights"),
@@ -208,6 +292,7 @@ class Text(Example):
     needed = ("first",)
     optional = ("second", "label", "id")
     about = pair = ("first", "second")
+    tells = ("second",)
     signs = (("label",),)
 
     @classmethod
@@ -216,13 +301,13 @@ class Text(Example):
         return cls(first, None if second is None else second.strip(), cells.label, cells.id)
 
     @classmethod
-    def task_options(cls, examples: Sequence[Any]) -> dict[str, Any]:
-        return {"pair": "cross" if any(e.second is not None for e in examples) else None}
+    def task_options(cls, filled: Collection[str]) -> dict[str, Any]:
+        return {"pair": "cross" if "second" in filled else None}
 
 
 @dataclass(frozen=True, slots=True)
 class Line(Example):
-    """Plain text, to be modelled as such."""
+    """Plain text, for language modelling."""
 
     text: str
     id: str = ""
@@ -259,6 +344,7 @@ class Candidate(Example):
     optional = ("label", "group", "id")
     about = ("passage",)
     pair = ("question", "passage")
+    asks = "question"
 
     @classmethod
     def read(cls, cells: Cells) -> Self:
@@ -266,6 +352,13 @@ class Candidate(Example):
         given = cells.values.get("group")
         group = "" if given is None else str(given)
         return cls(passage, question, answer, cells.label, group, cells.id)
+
+    @property
+    def group_key(self) -> Hashable:
+        return self.group or (self.passage, self.question)
+
+    def in_group(self, name: str) -> Self:
+        return replace(self, group=name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +377,7 @@ class Cloze(Example):
     optional = ("answers", "id")
     about = ("passage",)
     pair = ("query", "passage")
+    asks = "query"
     targets = ("answers",)
 
     @classmethod
@@ -309,6 +403,7 @@ class WordPair(Example):
     needed = ("first", "second", "first_span", "second_span")
     optional = ("label", "id")
     about = pair = ("first", "second")
+    usual = {**Example.usual, "first_span": ("start1,end1",), "second_span": ("start2,end2",)}
 
     @classmethod
     def read(cls, cells: Cells) -> Self:

@@ -12,11 +12,12 @@ import dataclasses
 from typing import Any
 
 from gradaccord.data.dataset import Dataset
+from gradaccord.data.examples import answer_of
 from gradaccord.data.splits import uniform
 
 
 def with_label_noise(dataset: Dataset, share: float, *, seed: int = 0) -> Dataset:
-    """The data set with a share of its training labels, about, replaced by another class.
+    """The data set with about this share of its training labels replaced by another class.
 
     share: 0..1. seed: draws other rows.
     """
@@ -24,7 +25,7 @@ def with_label_noise(dataset: Dataset, share: float, *, seed: int = 0) -> Datase
         raise ValueError(f"`label_noise` is {share:g}: it is a share, 0 to 1.")
     classes = len(dataset.labels)
     examples = dataset.splits.get("train", ())
-    if dataset.kind != "classification" or classes < 2:
+    if answer_of(dataset.kind) != "class" or classes < 2:
         raise ValueError(
             f"`label_noise` changes the classes of a classification, and `{dataset.name}` is a "
             f"{dataset.kind} task: leave it out."

@@ -11,22 +11,26 @@ recognised by the end of their path.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 from gradaccord.core.did_you_mean import closest
+from gradaccord.core.watch import NOBODY, Watch
 from gradaccord.data.dataset import Dataset, Found, chosen_splits
-from gradaccord.data.files.layouts import Iob, PublishedSet, Source, Wanted
-from gradaccord.data.files.text_files import files_under
+from gradaccord.data.files.layouts import Iob, Keep, PublishedSet, Source, Wanted
+from gradaccord.data.files.tensor_cache import fingerprint
+from gradaccord.data.files.text_files import File, files_under
 from gradaccord.data.images import published as images
 from gradaccord.data.splits import cut as cut_splits
+from gradaccord.data.stored import stored
 from gradaccord.data.text import cldr
 
 FOLDER = "GRADACCORD_DATA"
+LARGE = 4 * 10**6  # bytes of files, packed as they are, from which on reading takes seconds
 HUB = "hub:"  # begins the name of a set of Hugging Face
 _GROUPS = ("glue-", "superglue-", "robustqa-", "ner-", "summarization-")
 
@@ -60,21 +64,31 @@ def load(
     *,
     cut: float | Mapping[str, float] | None = None,
     iob: Iob = "repair",
+    on_disk: bool = False,
+    watch: Watch = NOBODY,
 ) -> Dataset:
     """Read a data set.
 
     name: as `gradaccord list data` shows it ("sst", "xnli/sw"), or "hub:" and a name or folder that
     Hugging Face `datasets` reads (`files/hub.py`). folder: where its files are, at any
-    depth; else $GRADACCORD_DATA. splits: to read, of train, dev and test; else all there are.
-    language: instead of one behind a slash in the name. cut: new splits out of one (`splits.cut`).
+    depth; else $GRADACCORD_DATA. splits: which of train, dev and test to read; default: all.
+    language: instead of one after a slash in the name. cut: new splits cut from one (`splits.cut`).
     iob: "repair" reads an I- tag that continues nothing as B-, counted in `notes`; "strict" refuses.
+    on_disk: a large set of text is read once and then mapped from the cache (`stored`).
     """
     if iob not in ("repair", "strict"):
         raise ValueError(f"`iob` is {iob!r}: use 'repair' or 'strict'.")
     if name.startswith(HUB):
         from gradaccord.data.files import hub
 
-        dataset = hub.load(name.removeprefix(HUB), splits=splits, language=language or "", iob=iob)
+        dataset = hub.load(
+            name.removeprefix(HUB),
+            splits=splits,
+            language=language or "",
+            iob=iob,
+            on_disk=on_disk,
+            watch=watch,
+        )
         return dataset if cut is None else cut_splits(dataset, cut)
     known, wished = _named(name, language)
     if known == cldr.NAME:
@@ -82,7 +96,8 @@ def load(
     elif known in images.NAMES:
         dataset = images.load(known, data_folder(folder, name))
     else:
-        dataset = _read(sets()[known], wished, data_folder(folder, name), splits, iob)
+        read = partial(_read, sets()[known], wished, data_folder(folder, name), splits, iob)
+        dataset = read(watch) if on_disk else read(None)
     if splits is not None:
         chosen = chosen_splits(splits, dataset.splits, dataset.name)
         dataset = replace(dataset, splits={split: dataset.splits[split] for split in chosen})
@@ -90,7 +105,7 @@ def load(
 
 
 def find(folder: str | Path | None = None) -> list[Found]:
-    """Everything readable below a folder (else $GRADACCORD_DATA), counted, and what needs no folder."""
+    """All sets below a folder (default: $GRADACCORD_DATA), counted, and those that need no folder."""
     root = folder or os.environ.get(FOLDER)
     listed = [*cldr.found()]
     if not root:
@@ -105,6 +120,20 @@ def find(folder: str | Path | None = None) -> list[Found]:
     with ThreadPoolExecutor(2) as pool:
         listed += pool.map(lambda item: _count(*item), work)
     return sorted(listed + images.found(Path(root)), key=lambda found: (found.kind, found.name))
+
+
+def splits_of(name: str = "", folder: str | Path | None = None) -> dict[str, tuple[str, ...]]:
+    """The splits below a folder, of one set of texts in all its languages or of all sets, by name.
+
+    No file is opened.
+    """
+    known = [each for each in sets().values() if not name or each.name == _named(name, None)[0]]
+    files = files_under(data_folder(folder, name or "all"))
+    return {
+        f"{each.name}/{code}" if each.languages else each.name: tuple(splits)
+        for each in known
+        for code, splits in each.sources(files).items()
+    }
 
 
 def names() -> list[str]:
@@ -125,7 +154,7 @@ def data_folder(folder: str | Path | None, name: str) -> Path:
     root = folder or os.environ.get(FOLDER)
     if not root:
         raise ValueError(
-            f"The set {name!r} is on your disk, but where? Give `folder` (on the command line --data), "
+            f"The folder of the set {name!r} is not known: give `folder` (on the command line --data), "
             f"or set {FOLDER}."
         )
     return Path(root)
@@ -170,8 +199,14 @@ def _known(word: str) -> str | None:
 
 
 def _read(
-    known: PublishedSet, language: str, root: Path, splits: Iterable[str] | None, iob: Iob
+    known: PublishedSet,
+    language: str,
+    root: Path,
+    splits: Iterable[str] | None,
+    iob: Iob,
+    watch: Watch | None,
 ) -> Dataset:
+    """The data set; from the cache if it is large, and if somebody watches."""
     there = known.sources(files_under(root))
     if not there:
         raise ValueError(
@@ -180,14 +215,30 @@ def _read(
         )
     code = _language(known, language, there)
     name = f"{known.name}/{code}" if known.languages else known.name
-    examples: dict[str, list[Any]] = {}
-    notes: dict[str, int] = {}
-    for split in chosen_splits(splits, there[code], name):
-        wanted = _wanted(known, code, split, iob)
-        examples[split] = there[code][split].read(wanted)
-        notes.update(wanted.notes)
+    chosen = {split: there[code][split] for split in chosen_splits(splits, there[code], name)}
     labels, options = known.labels_of(code), dict(known.options)
-    return Dataset(name, known.kind, examples, labels, _spoken(code), options, notes)
+
+    def read(keep: Keep) -> Dataset:
+        examples: dict[str, Sequence[Any]] = {}
+        notes: dict[str, int] = {}
+        for split, source in chosen.items():
+            wanted = _wanted(known, code, split, iob)
+            examples[split] = keep(source.read(wanted))
+            notes.update(wanted.notes)
+        return Dataset(name, known.kind, examples, labels, _spoken(code), options, notes)
+
+    files = sorted({file for source in chosen.values() for file in source.files}, key=str)
+    if watch is None or sum(file.size for file in files) < LARGE:
+        return read(lambda examples: [*examples])
+    how = f"{name} {[*chosen]} {iob} {[str(file) for file in files]}"
+    return stored(read, f"{how}\n{_beside(files)}", name, watch)
+
+
+def _beside(files: Iterable[File]) -> str:
+    """Names, sizes and times of files, and of all around them, which some sets consist of, too."""
+    folders = {file.path.parent for file in files}
+    around = (path for folder in folders | {f.parent for f in folders} for path in folder.iterdir())
+    return "\n".join(fingerprint(path) for path in sorted(set(around)) if path.is_file())
 
 
 def _wanted(known: PublishedSet, code: str, split: str, iob: Iob = "repair") -> Wanted:

@@ -11,6 +11,7 @@ from typing import Any, Generic, Literal, TypeVar, get_args
 import torch
 
 from gradaccord.core.checks import whole_number
+from gradaccord.core.options import check_options, look_up, options_of
 
 Example = TypeVar("Example")
 Pairs = Literal["batches", "tasks"]
@@ -87,9 +88,9 @@ class EpochTasks(TaskSampler):
 
 
 class SequentialTasks(EpochTasks):
-    """Every epoch all batches of the first task, then all of the second, and so on.
+    """In every epoch all batches of the first task, then all of the second, and so on.
 
-    The last task dominates the end of an epoch; shuffle=True draws another order of the tasks for
+    The last task dominates the end of an epoch; shuffle=True draws a new order of the tasks for
     each. batches: number of batches of each task (`{task: len(batches)}`).
     """
 
@@ -128,7 +129,7 @@ class SequentialTasks(EpochTasks):
 class RoundRobinTasks(EpochTasks):
     """Every step one batch of each task; an epoch is as long as the smallest task.
 
-    The batches of the larger tasks go on where they were in the next epoch (see `TaskBatches`).
+    In the next epoch larger tasks continue where they stopped (see `TaskBatches`).
     """
 
     def __len__(self) -> int:
@@ -201,7 +202,7 @@ class UniformTasks(WeightedTasks):
 
 
 class TaskPairs(TaskSampler):
-    """Every step the two tasks of a pair of batches, for methods on pairs such as `DotProd`.
+    """In every step the two tasks of a pair of batches, for methods on pairs such as `DotProd`.
 
     Kedia et al. 2021 (Algorithm 1) pair consecutive batches of the one stream they train on; so here
     a pair is two consecutive batches of one task, drawn once for both.
@@ -240,6 +241,31 @@ class TaskPairs(TaskSampler):
         self.pending = tuple(state["pending"])
 
 
+SAMPLERS: dict[str, type[TaskSampler]] = {
+    "round_robin": RoundRobinTasks,
+    "sequential": SequentialTasks,
+    "proportional": ProportionalTasks,
+    "uniform": UniformTasks,
+    "weighted": WeightedTasks,
+}
+
+
+def sampler_of(
+    name: str, sizes: Mapping[str, int], batches: Mapping[str, int], **options: Any
+) -> TaskSampler:
+    """The sampler of a name, for tasks with so many examples and batches."""
+    about: dict[str, Any] = {"sizes": sizes, "batches": batches, "tasks": tuple(sizes)}
+    known = options_of(SAMPLERS[name])
+    return SAMPLERS[name](**{k: v for k, v in about.items() if k in known}, **options)
+
+
+def check_sampler(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a sampler, converted to their types; unknown ones are refused."""
+    cls = look_up("The sampler", name, SAMPLERS)
+    known = options_of(cls, hidden=("sizes", "batches", "tasks", "seed"))
+    return check_options(f"The sampler {name!r}", options, known)
+
+
 def batch_names(tasks: Sequence[str]) -> tuple[str, ...]:
     """A name for each batch of a step: its task's, with #1, #2, ... where that comes more than once."""
     return tuple(
@@ -249,7 +275,7 @@ def batch_names(tasks: Sequence[str]) -> tuple[str, ...]:
 
 
 class TaskBatches(Iterator[Any], Generic[Example]):
-    """The batches of one task: endless, shuffled anew on every pass, resumed exactly.
+    """The batches of one task: endless, shuffled again on every pass, resumed exactly.
 
     A pass that ends begins the next one, so that a large task keeps its place over the epochs of a
     smaller one. `len` is the number of batches in a pass; `epoch` counts the passes completed.

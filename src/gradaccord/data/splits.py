@@ -1,4 +1,4 @@
-"""Splits cut out of another one, the same in every run: where a set has no train or no dev split.
+"""Splits cut out of another one, or cut down to fewer examples, the same in every run.
 
     load("hiner/hi", cut=0.2)              # 20 % of its dev split stay dev, the rest is train
     cut(dataset, {"train": 0.7, "dev": 0.1, "test": 0.2})
@@ -99,6 +99,20 @@ def _tensor(numbers: array[int]) -> torch.Tensor:
     if not numbers:
         return torch.empty(0, dtype=torch.int64, device="cpu")
     return torch.frombuffer(numbers, dtype=torch.int64)
+
+
+def drawn(examples: Sequence[Any], count: int) -> Sequence[Any]:
+    """At most so many examples, drawn at random, the same in every run, in their old order.
+
+    Files are often sorted by class, source or length: their first lines do not stand for the rest.
+    Splits of the same length (translations) keep the same lines, and a larger count keeps all that a
+    smaller one does.
+    """
+    if count >= len(examples):
+        return examples
+    generator = torch.Generator(device="cpu").manual_seed(0)
+    order = torch.randperm(len(examples), generator=generator, device="cpu")
+    return _part(examples, order[:count].sort().values, f"drawn {count}")
 
 
 def _part(examples: Sequence[Any], rows: torch.Tensor, how: str) -> Sequence[Any]:

@@ -1,4 +1,4 @@
-"""Examples that lie on disk and are made when they are asked for: a split of millions takes no memory.
+"""Examples that stay on disk until they are asked for: a split of millions takes no memory.
 
 An example is a JSON list of its fields; all lie one after another in a mapped tensor of bytes.
 """
@@ -9,7 +9,8 @@ import dataclasses
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
-from pathlib import Path
+from itertools import islice
+from operator import attrgetter
 from typing import Any, overload
 
 import torch
@@ -18,11 +19,14 @@ from gradaccord.core.watch import NOBODY, Watch
 from gradaccord.data.dataset import Dataset
 from gradaccord.data.examples import EXAMPLES, Example
 from gradaccord.data.files.growing import Growing
-from gradaccord.data.files.tensor_cache import Kept, cached, fingerprint
+from gradaccord.data.files.layouts import Keep
+from gradaccord.data.files.tensor_cache import Kept, cached
 from gradaccord.version import __version__
 
-_FORMAT = 1  # to be raised when an example is read or written otherwise
+_FORMAT = 2  # to be raised when an example is read or written otherwise
 _BLOCK = 4096  # examples that are written, or read in order, at once
+_SPREAD = 4  # times the bytes of a block's examples that one piece around them may have
+_JSON = json.JSONEncoder(ensure_ascii=False)
 
 
 class Stored(Sequence[Any]):
@@ -61,11 +65,34 @@ class Stored(Sequence[Any]):
         return self._made(self._content[begin:end].numpy().tobytes())
 
     def __iter__(self) -> Iterator[Any]:
+        make, tuples = self._example, self._has_tuples
         for start in range(0, len(self), _BLOCK):
             rows = torch.as_tensor(self._rows[start : start + _BLOCK], device="cpu")
             begins, ends = self._starts[rows].tolist(), self._starts[rows + 1].tolist()
-            for begin, end in zip(begins, ends, strict=True):
-                yield self._made(self._content[begin:end].numpy().tobytes())
+            low, high = min(begins), max(ends)
+            if high - low <= _SPREAD * (sum(ends) - sum(begins)):  # one piece, with gaps in between
+                piece = self._content[low:high].numpy().tobytes()
+                parts = [piece[b - low : e - low] for b, e in zip(begins, ends, strict=True)]
+            else:
+                bounds = zip(begins, ends, strict=True)
+                parts = [self._content[begin:end].numpy().tobytes() for begin, end in bounds]
+            # A call of the parser costs more than the examples that it is given.
+            block = json.loads((b"[" + b",".join(parts) + b"]").decode("utf-8", "surrogatepass"))
+            for fields in block:
+                if tuples:
+                    fields = [tuple(f) if isinstance(f, list) else f for f in fields]
+                yield make(*fields)
+
+    @property
+    def _has_tuples(self) -> bool:
+        """Whether a field may be a tuple, which JSON makes a list."""
+        shape: Any = self._example
+        types = (str(field.type) for field in dataclasses.fields(shape))
+        return any("tuple" in type for type in types)
+
+    def parts(self) -> dict[str, torch.Tensor]:
+        """All examples of the split, as they lie on disk."""
+        return {"flat": self._content, "starts": self._starts}
 
     def part(self, places: torch.Tensor, how: str) -> Stored:
         """The examples at some places. how: they were chosen, of which they alone depend."""
@@ -81,28 +108,38 @@ class Stored(Sequence[Any]):
         return self._example(*(tuple(f) if isinstance(f, list) else f for f in fields))
 
 
-def stored(
-    read: Callable[[], Dataset], paths: Sequence[Path], options: object, watch: Watch = NOBODY
-) -> Dataset:
+def on_disk(examples: Iterable[Any], what: str = "examples", watch: Watch = NOBODY) -> Stored:
+    """Put examples of one class on disk as they come: memory is that of a block."""
+    shape: type[Example] = Example
+    flat, starts, digest = Growing(), Growing(), blake2b(digest_size=20)
+    starts.add(torch.zeros(1, dtype=torch.int64, device="cpu"))
+    coming = iter(examples)
+    while block := list(islice(coming, _BLOCK)):
+        if shape is Example:
+            shape = type(block[0])
+            digest.update(shape.__name__.encode())
+        written = _written(block)
+        joined = b"".join(written)
+        digest.update(joined)
+        lengths = torch.tensor([len(one) for one in written], device="cpu")
+        starts.add(lengths.cumsum(0) + flat.length)
+        flat.add(torch.frombuffer(bytearray(joined), dtype=torch.uint8))
+        watch.at(what, starts.length - 1, 0)
+    return Stored(shape, flat.tensor, starts.tensor, digest.hexdigest())
+
+
+def stored(read: Callable[[Keep], Dataset], known: str, what: str, watch: Watch = NOBODY) -> Dataset:
     """The data set that `read` gives, its examples on disk; it is not called if they lie there already.
 
-    paths: the files that it reads; a change of their names, sizes or times is seen. options: all else
-    that the examples depend on; its `repr` tells.
+    read: is handed what to keep a split's examples with (`on_disk`). known: all that the examples
+    depend on: the files' `fingerprint` and how they are read. what: is read, for people.
     """
-    known = "\n".join(fingerprint(path) for path in paths)
-    what = ", ".join(path.name for path in paths)
 
     def make() -> Kept:
         watch.at(f"reading {what}", 0, 0)
-        return _kept(read(), watch)
+        return _kept(read(on_disk), watch)
 
-    kept, about = cached(
-        "examples",
-        f"{_FORMAT} {__version__} {known} {options!r}",
-        make,
-        what=what,
-        watch=watch,
-    )
+    kept, about = cached("examples", f"{_FORMAT} {__version__} {known}", make, what=what, watch=watch)
     facts = json.loads(about["dataset"])
     splits = {
         split: Stored(EXAMPLES[facts["kind"]], kept[f"{split}:flat"], kept[f"{split}:starts"], identity)
@@ -116,28 +153,15 @@ def _kept(dataset: Dataset, watch: Watch) -> Kept:
     tensors: dict[str, torch.Tensor] = {}
     identities = {}
     for split, examples in dataset.splits.items():
-        flat, starts, digest = Growing(), Growing(), blake2b(dataset.kind.encode(), digest_size=20)
-        starts.add(torch.zeros(1, dtype=torch.int64, device="cpu"))
-        for block in _blocks(watch.each(f"keeping {split}", examples, len(examples))):
-            joined = b"".join(block)
-            digest.update(joined)
-            lengths = torch.tensor([len(one) for one in block], device="cpu")
-            starts.add(lengths.cumsum(0) + flat.length)
-            flat.add(torch.frombuffer(bytearray(joined), dtype=torch.uint8))
-        tensors |= {f"{split}:flat": flat.tensor, f"{split}:starts": starts.tensor}
-        identities[split] = digest.hexdigest()
+        if not isinstance(examples, Stored):
+            examples = on_disk(examples, f"keeping {split}", watch)
+        tensors |= {f"{split}:{name}": part for name, part in examples.parts().items()}
+        identities[split] = examples.identity
     facts = {field.name: getattr(dataset, field.name) for field in dataclasses.fields(dataset)}
     facts = {name: dict(own) if isinstance(own, Mapping) else own for name, own in facts.items()}
     return tensors, {"dataset": json.dumps({**facts, "splits": identities})}
 
 
-def _blocks(examples: Iterable[Any]) -> Iterator[list[bytes]]:
-    block: list[bytes] = []
-    for example in examples:
-        fields = [getattr(example, field.name) for field in dataclasses.fields(example)]
-        block.append(json.dumps(fields, ensure_ascii=False).encode("utf-8", "surrogatepass"))
-        if len(block) == _BLOCK:
-            yield block
-            block = []
-    if block:
-        yield block
+def _written(block: Sequence[Any]) -> list[bytes]:
+    fields = attrgetter(*(field.name for field in dataclasses.fields(block[0])))
+    return [_JSON.encode(fields(example)).encode("utf-8", "surrogatepass") for example in block]

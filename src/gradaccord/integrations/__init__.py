@@ -1,4 +1,4 @@
-"""The engines people already use: Hugging Face Trainer, TRL, sentence-transformers."""
+"""Methods inside trainers that people already use: Hugging Face Trainer, TRL, sentence-transformers."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class MethodCallback(TrainerCallback):
             self.trainer._finish()
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """So does a stop asked for after an evaluation, before the best model is loaded."""
+        """A stop after an evaluation also ends a trajectory, before the best model is loaded."""
         if control.should_training_stop:
             self.trainer._finish()
 

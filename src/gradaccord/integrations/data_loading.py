@@ -17,6 +17,7 @@ from gradaccord.integrations.step_sampler import (
     TaskData,
     TaskLoader,
 )
+from gradaccord.integrations.streams import Stream, StreamBatches, is_stream
 
 
 def make_step_sampler(trainer: Any, tasks: Mapping[str, Any]) -> tuple[StepSampler, dict[str, Any]]:
@@ -29,17 +30,17 @@ def make_step_sampler(trainer: Any, tasks: Mapping[str, Any]) -> tuple[StepSampl
     size = trainer._train_batch_size * args.world_size
     accumulation = args.gradient_accumulation_steps
     paired = trainer.method_factory.feed == "pair"
-    for task, data in tasks.items():
-        if not hasattr(data, "__len__") or not hasattr(data, "__getitem__"):
-            raise TypeError(
-                f"The data set of task {task!r} is a {type(data).__name__} without a length: give "
-                "one with a length and items, not a stream."
-            )
+    _check_streams(trainer, tasks)
     begin = partial(_index_batches, trainer, tasks, size, seed)
-    counts = {task: len(stream) for task, stream in begin().items()}
-    sizes = {task: len(data) for task, data in tasks.items()}
-    steps_of = {task: math.ceil(n / accumulation) for task, n in counts.items()}
-    sampler = trainer.task_sampler or trainer.method_factory.sampler(sizes, steps_of, seed)
+    # How long a stream is, is not known: it has data for the whole run.
+    steps_of = {
+        task: args.max_steps if is_stream(tasks[task]) else math.ceil(len(batches) / accumulation)
+        for task, batches in begin().items()
+    }
+    sizes = {task: None if is_stream(data) else len(data) for task, data in tasks.items()}
+    known = {task: n for task, n in sizes.items() if n is not None}
+    weights = known if len(known) == len(sizes) else dict.fromkeys(sizes, 1)
+    sampler = trainer.task_sampler or trainer.method_factory.sampler(weights, steps_of, seed)
     if paired and not isinstance(sampler, TaskPairs):
         sampler = TaskPairs(sampler)
     for task in sampler.tasks:
@@ -64,6 +65,25 @@ def make_step_sampler(trainer: Any, tasks: Mapping[str, Any]) -> tuple[StepSampl
         "seed": seed,
         "sampler": _kind(sampler),
     }
+
+
+def _check_streams(trainer: Any, tasks: Mapping[str, Any]) -> None:
+    args = trainer.args
+    for task, data in tasks.items():
+        if not is_stream(data):
+            continue
+        what = f"The data set of task {task!r} is a {type(data).__name__} without a length"
+        if not hasattr(data, "__iter__"):
+            raise TypeError(f"{what}, and cannot be iterated over: give one that can.")
+        if _has_own_batches(trainer):
+            raise TypeError(f"{what}: sentence-transformers' samplers need one with a length.")
+        if args.max_steps <= 0:
+            raise ValueError(f"{what}: set `max_steps`, as there is no epoch to count.")
+        if args.dataloader_num_workers > 0:
+            raise ValueError(
+                f"{what}, and `dataloader_num_workers` is {args.dataloader_num_workers}: set it to 0, "
+                "as every worker would read the whole stream."
+            )
 
 
 def _kind(sampler: TaskSampler) -> str:
@@ -104,14 +124,11 @@ def _index_batches(trainer: Any, tasks: Mapping[str, Any], size: int, seed: int)
             f"`train_sampling_strategy` is {strategy!r}: with several tasks use 'random' or "
             "'sequential'."
         )
+    shuffle = strategy == "random"
     return {
-        task: TaskBatches(
-            range(len(data)),
-            size,
-            shuffle=strategy == "random",
-            drop_last=drop_last,
-            seed=seed + i,
-        )
+        task: StreamBatches(size)
+        if is_stream(data)
+        else TaskBatches(range(len(data)), size, shuffle=shuffle, drop_last=drop_last, seed=seed + i)
         for i, (task, data) in enumerate(tasks.items())
     }
 
@@ -127,6 +144,8 @@ def make_loader(
     for task, data in tasks.items():
         collator = collators.get(task, trainer.data_collator)
         read[task], collate[task] = _columns(trainer, task, data, collator)
+        if is_stream(data):
+            read[task] = Stream(task, read[task], sampler.steps * trainer._train_batch_size)
     args = trainer.args
     return TaskLoader(
         TaskData(read),
@@ -145,7 +164,7 @@ def _columns(trainer: Any, task: str, data: Any, collator: Any) -> tuple[Any, An
     if _has_own_batches(trainer):
         return data, collator
     description = f"training ({task})"
-    if hasattr(data, "column_names") and hasattr(data, "remove_columns"):
+    if getattr(data, "column_names", None) and hasattr(data, "remove_columns"):
         return trainer._remove_unused_columns(data, description=description), collator
     return data, trainer._get_collator_with_removed_columns(collator, description=description)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from gradaccord.core.did_you_mean import canonical, nearest
 from gradaccord.core.method import Method
-from gradaccord.data.samplers import ProportionalTasks, RoundRobinTasks, SequentialTasks, TaskSampler
+from gradaccord.data.samplers import SequentialTasks, TaskSampler, sampler_of
 from gradaccord.methods.registry import (
     DEFAULT_SAMPLER,
     METHODS,
@@ -80,9 +80,7 @@ class MethodFactory:
         if self.entry is not None and self.feed == "blocks":
             steps = self.entry.block_with(self.options)
             return SequentialTasks(dict.fromkeys(sizes, steps), shuffle=True, seed=seed)
-        if DEFAULT_SAMPLER[self.feed] == "proportional":
-            return ProportionalTasks(sizes, seed=seed)
-        return RoundRobinTasks(batches)
+        return sampler_of(DEFAULT_SAMPLER[self.feed], sizes, batches, seed=seed)
 
 
 def _named(name: str) -> Entry:

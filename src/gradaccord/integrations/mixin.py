@@ -16,12 +16,14 @@ from torch import nn
 from gradaccord.core.losses import Loss, LossFn
 from gradaccord.core.method import Method
 from gradaccord.core.report import StepReport
+from gradaccord.core.sharding import reshard
 from gradaccord.data.samplers import TaskSampler
 from gradaccord.integrations.data_loading import make_loader, make_step_sampler
 from gradaccord.integrations.method_factory import MethodFactory
 from gradaccord.integrations.resuming import NETWORK, ResumingMixin
 from gradaccord.integrations.step_sampler import Part
 from gradaccord.runs.launcher import fewer_than_asked
+from gradaccord.runs.ranks import others_alive
 
 
 class AlignedMixin(ResumingMixin):
@@ -31,8 +33,9 @@ class AlignedMixin(ResumingMixin):
         that takes the model and `engine=` will do. It is built when training begins, on the model as
         Accelerate wraps it; a trajectory method is given the optimiser, too.
     method_options: keyword arguments of the method.
-    train_dataset: a mapping from task name to data set (each with a length), or one data set, which
-        is then the task "train". `per_device_train_batch_size` is the batch of one task.
+    train_dataset: a mapping from task name to data set, or one data set, which is then the task
+        "train". One without a length is a stream: it is read in its own order, and `max_steps` says
+        how long. `per_device_train_batch_size` is the batch of one task.
     sampler: a `TaskSampler` that says which tasks a step takes. By default every task in every step;
         for trajectory methods one task, p_t ~ N_t^0.2; for methods on pairs (DotProd, PairedSum) two
         consecutive batches of one task, drawn likewise (see `TaskPairs`, which also pairs tasks).
@@ -97,7 +100,7 @@ class AlignedMixin(ResumingMixin):
     # What a user may override
 
     def count_items(self, inputs: Mapping[str, Any]) -> int | None:
-        """Over how many items the loss of a batch is a mean: its labels but for -100, or its examples.
+        """How many items the loss of a batch is the mean of: labels other than -100, or examples.
 
         None: unknown, and all micro-batches of the task count alike.
         """
@@ -115,12 +118,12 @@ class AlignedMixin(ResumingMixin):
     def regularized(self, forward: Callable[[], Any], task: str, inputs: Mapping[str, Any]) -> LossFn:
         """The regularised loss of a batch; `forward` returns ((loss, items), outputs)."""
         about: dict[str, Any] = {}
+        assert self.regularizer is not None
         if self.regularizer.compares_outputs:
             kinds = self.regularize_kind
             about["kind"] = kinds if isinstance(kinds, str) else kinds[task]
             about["mask"] = inputs.get("attention_mask")
-        made: LossFn = self.regularizer.loss(forward, task=task, **about)
-        return made
+        return self.regularizer.loss(forward, task=task, **about)
 
     # Data
 
@@ -156,14 +159,13 @@ class AlignedMixin(ResumingMixin):
 
     def create_optimizer(self, *args: Any, **options: Any) -> Any:
         """As in every Trainer; SWEP's network is trained with the model."""
-        if self.regularize is not None:
-            if self.regularizer is None or self.regularizer.model is not self.model:
-                self.regularizer = self.regularize(self.model)
-            network = getattr(self.regularizer, "network", None)
-            if network is not None:
-                self.model.add_module(NETWORK, network)
+        built = self.regularizer is not None and self.regularizer.model is self.model
+        if self.regularize is not None and not built:
+            self.regularizer = self.regularize(self.model)
+        network = self._network
+        if network is not None:
+            self.model.add_module(NETWORK, network)
         optimizer = super().create_optimizer(*args, **options)
-        network = getattr(self.regularizer, "network", None)
         if network is not None:
             held = {id(p) for group in optimizer.param_groups for p in group["params"]}
             new = [p for p in network.parameters() if id(p) not in held]
@@ -177,21 +179,37 @@ class AlignedMixin(ResumingMixin):
             warnings.warn(missing, stacklevel=2)
         if self.args.n_gpu > 1:
             raise ValueError(
-                f"{self.args.n_gpu} devices are used by one process (nn.DataParallel), which gives no "
-                "task's gradient out: start one process each with torchrun or accelerate launch."
+                f"{self.args.n_gpu} devices are used by one process (nn.DataParallel), which does "
+                "not expose the gradients of single tasks: start one process each with torchrun or "
+                "accelerate launch."
             )
         if getattr(self.args, "activation_offloading", False):
             raise ValueError(
                 "`activation_offloading` is on, whose hooks expect one backward pass a step: leave it "
                 "out, or use `gradient_checkpointing`."
             )
-        if self.is_fsdp_enabled:
-            raise ValueError(
-                "`fsdp` is on, under which the method's state is not saved and resumed: use DDP, or "
-                "`fully_shard` in a loop of your own."
-            )
+        self._check_fsdp()
         self.method = self.method_factory.build(self.model_wrapped, self.optimizer, self.accelerator)
         self._load_method()
+
+    def _check_fsdp(self) -> None:
+        if not self.is_fsdp_enabled:
+            if self.args.fsdp and self.args.world_size > 1:
+                warnings.warn(
+                    f"`fsdp` is on, and Accelerate runs {self.accelerator.distributed_type.value}, as "
+                    "it does without a GPU: every process holds the whole model (DDP).",
+                    stacklevel=2,
+                )
+        elif getattr(self.accelerator.state.fsdp_plugin, "fsdp_version", 1) != 2:
+            raise ValueError(
+                "`fsdp` is on with version 1, which does not expose the gradients of single tasks: set "
+                "fsdp_config={'version': 2}."
+            )
+        elif self._network is not None:
+            raise ValueError(
+                f"`fsdp` is on, and `regularize` {type(self.regularizer).__name__} trains a network of "
+                "its own, which would be sharded with the model: use DDP, or another regulariser."
+            )
 
     def _finish(self) -> None:
         """End a trajectory with the steps it has; a batch that waited for its pair is stepped on."""
@@ -228,7 +246,8 @@ class AlignedMixin(ResumingMixin):
                 f"Step {self.state.global_step + 1} has no item to learn from: the labels of all its "
                 "batches are -100."
             )
-        self.report = self.method.backward(losses)
+        with others_alive(self.accelerator, "go on with `resume_from_checkpoint`"):
+            self.report = self.method.backward(losses)
         self._note(self.report)
         return self.report.losses.mean().to(device=self.args.device, dtype=torch.float32)
 
@@ -254,7 +273,8 @@ class AlignedMixin(ResumingMixin):
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """A block in which a loss is not scaled for other micro-batches or processes."""
-        before = self.args.average_tokens_across_devices, self.current_gradient_accumulation_steps
+        steps = getattr(self, "current_gradient_accumulation_steps", 1)  # none before training
+        before = self.args.average_tokens_across_devices, steps
         self.args.average_tokens_across_devices, self.current_gradient_accumulation_steps = False, 1
         try:
             yield
@@ -325,6 +345,7 @@ class AlignedMixin(ResumingMixin):
         task = eval_dataset if named else self._task_in(metric_key_prefix)
         with self._outer_weights(), self._on(task):
             found: dict[str, float] = super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)
+            reshard(self.model)  # before the outer weights leave again
         return found
 
     def predict(
@@ -332,11 +353,15 @@ class AlignedMixin(ResumingMixin):
     ) -> Any:
         """As in every Trainer; the prefix "test_<task>" says which task it is."""
         with self._outer_weights(), self._on(self._task_in(metric_key_prefix)):
-            return super().predict(test_dataset, ignore_keys, metric_key_prefix)
+            found = super().predict(test_dataset, ignore_keys, metric_key_prefix)
+            reshard(self.model)
+        return found
 
     def prediction_step(self, model: nn.Module, inputs: Any, *args: Any, **options: Any) -> Any:
         """As in every Trainer; a model that takes `task` is given it."""
-        return super().prediction_step(model, self._with_task(inputs, self.task), *args, **options)
+        # A stock Trainer's loss grows with the number of processes if the model takes any keyword.
+        with self._alone():
+            return super().prediction_step(model, self._with_task(inputs, self.task), *args, **options)
 
     def _task_in(self, prefix: str) -> str | None:
         return next((t for t in self.task_datasets if prefix.endswith(f"_{t}")), self.task)

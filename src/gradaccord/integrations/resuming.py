@@ -1,4 +1,4 @@
-"""A Trainer's checkpoints hold the method, too, and continue bit for bit."""
+"""A Trainer's checkpoints also hold the method, so that training continues bit for bit."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-
+from gradaccord.core.method import Method
+from gradaccord.methods.regularize.regularizer import Regularizer
 from gradaccord.runs.files import read_tensors, write_tensors
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ else:
     _Trainer = object
 
 NAME = "gradaccord.pt"  # the file beside the model's in a checkpoint
+LAYOUT = "plan"  # its key for the layout of the data
 NETWORK = "swep_network"  # the name of SWEP's network while it is trained with the model
 
 
@@ -25,7 +26,7 @@ class ResumingMixin(_Trainer):
 
     model: Any
     method: Any = None  # a `Method`, built when training begins
-    regularizer: Any = None
+    regularizer: Regularizer | None = None
     _data_layout: dict[str, Any]  # what the position in the data depends on
     _resumed_from: str | None = None
     _random_restored = False
@@ -40,6 +41,11 @@ class ResumingMixin(_Trainer):
         """As in every Trainer, at the outer weights of a trajectory method."""
         with self._outer_weights(), self._without_network():
             super().save_model(output_dir, _internal_call)
+
+    @property
+    def _network(self) -> Any:
+        """What the regulariser trains beside the model, if it does."""
+        return None if self.regularizer is None else self.regularizer.network
 
     def _outer_weights(self) -> AbstractContextManager[None]:
         return nullcontext() if self.method is None else self.method.outer_weights()
@@ -58,9 +64,30 @@ class ResumingMixin(_Trainer):
                 self.model.add_module(NETWORK, network)
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
-        super()._save_optimizer_and_scheduler(output_dir)
-        if self.args.should_save:
-            save_method(output_dir, self.method, self.regularizer, self._data_layout)
+        # FSDP2's model for resuming is written here, and not by `save_model`.
+        with self._outer_weights() if self.is_fsdp_enabled else nullcontext():
+            fresh = self._is_fresh()
+            super()._save_optimizer_and_scheduler(output_dir)
+            self._refresh(fresh)
+        if self.args.should_save or self.is_fsdp_enabled:
+            file = Path(output_dir) / self._file_name
+            save_method(file, self.method, self.regularizer, {**self._data_layout, "fresh": fresh})
+
+    def _is_fresh(self) -> bool:
+        """Whether the optimiser has no state, as after an outer update: FSDP2 would give it one."""
+        inner: Any = getattr(self.optimizer, "optimizer", self.optimizer)
+        return self.is_fsdp_enabled and not inner.state
+
+    def _refresh(self, fresh: bool) -> None:
+        if fresh:
+            inner: Any = getattr(self.optimizer, "optimizer", self.optimizer)
+            inner.state.clear()
+
+    @property
+    def _file_name(self) -> str:
+        """The method's file: under FSDP2 every process has one, with its parts of the weights."""
+        rank = self.args.process_index if self.is_fsdp_enabled else 0
+        return f"{Path(NAME).stem}-{rank}.pt" if rank else NAME
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
@@ -69,7 +96,9 @@ class ResumingMixin(_Trainer):
     def _load_method(self) -> None:
         """Once the method is built: continue with what the checkpoint holds of it, if there is one."""
         if self._resumed_from is not None:
-            load_method(self._resumed_from, self.method, self.regularizer, self._data_layout)
+            file = Path(self._resumed_from) / self._file_name
+            layout = load_method(file, self.method, self.regularizer, self._data_layout)
+            self._refresh(layout.get("fresh", False))
 
     def get_batch_samples(self, *args: Any, **options: Any) -> Any:
         """As in every Trainer, with the random state restored before a batch is made, not after."""
@@ -83,48 +112,46 @@ class ResumingMixin(_Trainer):
             super()._load_rng_state(checkpoint)
 
 
-def save_method(folder: str | Path, method: Any, regularizer: Any, layout: dict[str, Any]) -> None:
+def save_method(
+    file: Path, method: Method, regularizer: Regularizer | None, layout: dict[str, Any]
+) -> None:
     """Write the state of a run beside the model, which is saved at the outer weights."""
     state = {
-        "plan": layout,
-        "method": method.state_dict(),
+        LAYOUT: layout,
         "regularizer": None if regularizer is None else regularizer.training_state(),
-        "inner": {},
+        **method.state_beside_model(),
     }
-    if state["method"].get("phi"):
-        # Phi is what the model's own file holds: the inner weights are kept in its place.
-        state["inner"] = {n: method.parameters[n].detach().clone() for n in state["method"]["phi"]}
-        state["method"]["phi"] = {}
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    write_tensors(Path(folder) / NAME, state)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_tensors(file, state)
 
 
-def load_method(folder: str | Path, method: Any, regularizer: Any, layout: dict[str, Any]) -> None:
-    """Continue from what `save_method` wrote; the model's own weights have been loaded before."""
-    path = Path(folder) / NAME
-    if not path.is_file():
+def load_method(
+    file: Path, method: Method, regularizer: Regularizer | None, layout: dict[str, Any]
+) -> dict[str, Any]:
+    """Continue from what `save_method` wrote, whose layout is returned.
+
+    The model's own weights have been loaded before.
+    """
+    folder = file.parent
+    if not file.is_file():
         raise ValueError(
-            f"The checkpoint {folder} has no {NAME}: it was saved by another trainer or with "
+            f"The checkpoint {folder} has no {file.name}: it was saved by another trainer or with "
             "save_only_model. Load the model from it, and train without resume_from_checkpoint."
         )
-    state = read_tensors(path)
+    state = read_tensors(file)
+    saved: dict[str, Any] = state[LAYOUT]
     for field, here in layout.items():
-        if state["plan"].get(field) != here:
+        if saved.get(field) != here:
             raise ValueError(
-                f"The checkpoint {folder} was saved with {field}={state['plan'].get(field)!r}, and "
+                f"The checkpoint {folder} was saved with {field}={saved.get(field)!r}, and "
                 f"here it is {here!r}: the position in the data would not be the same."
             )
-    if state["inner"]:
-        tensors = method.parameters
-        state["method"]["phi"] = {n: tensors[n].detach().clone() for n in state["inner"]}
-        with torch.no_grad():
-            for name, inner in state["inner"].items():
-                tensors[name].copy_(inner)
-    method.load_state_dict(state["method"])
+    method.load_beside_model(state)
     _to_regularizer(regularizer, state["regularizer"])
+    return saved
 
 
-def _to_regularizer(regularizer: Any, state: Any) -> None:
+def _to_regularizer(regularizer: Regularizer | None, state: Any) -> None:
     if (regularizer is None) != (state is None):
         raise ValueError(
             "The checkpoint was saved with a regulariser and here is none, or the reverse: give the "

@@ -35,11 +35,11 @@ class Part(NamedTuple):
 class StepSampler:
     """The micro-batches of a run, epoch by epoch: `accumulation` of them form an optimiser step.
 
-    All draws come from seeds, so that any epoch can be begun anew: going to its start and skipping
-    batches draws indices alone and reads no data. Every process draws the same batches and keeps its
+    All draws come from seeds, so that any epoch can be started again: going to its start and skipping
+    batches only draws indices and reads no data. Every process draws the same batches and keeps its
     own share of each.
 
-    sampler: which tasks a step takes. batches: begins the endless index batches of every task anew.
+    sampler: which tasks a step takes. batches: restarts the endless index batches of every task.
     steps: optimiser steps of an epoch.
     """
 
@@ -65,7 +65,7 @@ class StepSampler:
         return self.steps * self.accumulation
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch that is gone through next; a Trainer calls this."""
+        """Choose the next epoch; a Trainer calls this."""
         self.epoch = epoch
 
     def __iter__(self) -> Iterator[list[Draw]]:
@@ -134,13 +134,13 @@ class TaskLoader(DataLoader[Any]):
     """A DataLoader over a `StepSampler`."""
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch that is gone through next."""
+        """Choose the next epoch."""
         sampler: Any = self.batch_sampler
         sampler.set_epoch(epoch)
 
 
 class EndlessBatches(Iterator[list[int]]):
-    """Endless passes over a batch sampler that somebody else has made."""
+    """Endless passes over any batch sampler."""
 
     def __init__(self, batch_sampler: Any) -> None:
         self.batch_sampler = batch_sampler

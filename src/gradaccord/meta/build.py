@@ -1,24 +1,20 @@
-"""Network, learner and optimiser of a run, made from its settings."""
+"""Network, learner, optimiser and fixed tasks of a run, made from its settings."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import nn
 
 from gradaccord.data.images.class_folders import ImageClasses
-from gradaccord.meta.learners.dotprod import DotProd
-from gradaccord.meta.learners.fomaml import FOMAML
+from gradaccord.meta.algorithms import find_algorithm
+from gradaccord.meta.episodes.image_tasks import FixedTasks
 from gradaccord.meta.learners.learner import MetaLearner
-from gradaccord.meta.learners.maml import MAML
-from gradaccord.meta.learners.mamlpp import MAMLPlusPlus
-from gradaccord.meta.learners.meta_sgd import MetaSGD
-from gradaccord.meta.learners.reptile import Reptile
 from gradaccord.meta.settings import FewShotSettings
 from gradaccord.models.trunks.conv4 import Conv4
+
+VALIDATION_SEED, TEST_SEED = 1, 2  # of the fixed tasks: the same for every run and method
 
 
 def build_network(settings: FewShotSettings, classes: ImageClasses) -> nn.Module:
@@ -28,36 +24,24 @@ def build_network(settings: FewShotSettings, classes: ImageClasses) -> nn.Module
         raise ValueError(f"The images are {width}x{height}: Conv-4 takes square ones; give --size.")
     small = height <= 32
     layout = settings.network if settings.network != "auto" else ("reptile" if small else "maml++")
-    layouts: dict[tuple[str, bool], tuple[Callable[..., Conv4], int]] = {
-        ("maml", True): (Conv4.maml_omniglot, 64),
-        ("maml", False): (Conv4.maml_imagenet, 32),
-        ("reptile", True): (Conv4.reptile_omniglot, 64),
-        ("reptile", False): (Conv4.reptile_imagenet, 32),
-        ("maml++", True): (Conv4.mamlpp, 64),
-        ("maml++", False): (Conv4.mamlpp, 48),
+    layouts: dict[tuple[str, bool], Callable[..., Conv4]] = {
+        ("maml", True): Conv4.maml_omniglot,
+        ("maml", False): Conv4.maml_imagenet,
+        ("reptile", True): Conv4.reptile_omniglot,
+        ("reptile", False): Conv4.reptile_imagenet,
+        ("maml++", True): Conv4.mamlpp,
+        ("maml++", False): Conv4.gradient_sharing,
     }
-    make, filters = layouts[layout, small]
-    return make(settings.ways, channels=channels, size=height, filters=settings.filters or filters)
+    filters = {} if settings.filters is None else {"filters": settings.filters}
+    return layouts[layout, small](settings.ways, channels=channels, size=height, **filters)
 
 
 def build_learner(settings: FewShotSettings, model: nn.Module, seed: int = 0) -> MetaLearner:
     """The algorithm around a network. seed: of the mini-batches of Reptile and DotProd."""
-    s = settings
-    common: dict[str, Any] = {"inner_lr": s.inner_lr, "inner_steps": s.inner_steps}
-    if s.algorithm == "fomaml":
-        return FOMAML(model, **common)
-    if s.algorithm == "reptile" or s.algorithm.startswith("dotprod"):
-        common |= {"inner_batch": s.inner_batch, "evaluation_batch": s.evaluation_batch, "seed": seed}
-        if s.algorithm == "reptile":
-            return Reptile(model, **common)
-        reading = s.algorithm.removeprefix("dotprod-")
-        return DotProd(model, reading=reading, weight=s.align, max_ratio=s.align_cap, **common)
-    if s.algorithm == "maml++":
-        return MAMLPlusPlus(
-            model, **common, share=s.share, epoch_length=s.epoch, multi_step_epochs=s.multi_step_epochs
-        )
-    kind = MetaSGD if s.algorithm == "meta-sgd" else MAML
-    return kind(model, **common, share=s.share)
+    s, algorithm = settings, find_algorithm(settings.algorithm)
+    options = {argument: getattr(s, name) for argument, name in algorithm.options.items()}
+    options |= {"seed": seed} if algorithm.seeded else {}
+    return algorithm.learner(model, inner_lr=s.inner_lr, inner_steps=s.inner_steps, **options)
 
 
 def build_optimizer(settings: FewShotSettings, learner: nn.Module) -> torch.optim.Optimizer:
@@ -67,10 +51,8 @@ def build_optimizer(settings: FewShotSettings, learner: nn.Module) -> torch.opti
     return torch.optim.Adam(learner.parameters(), lr=settings.outer_lr)
 
 
-def rate_at(settings: FewShotSettings, progress: float) -> float:
-    """The outer rate when this share of the run is over."""
-    if settings.schedule == "linear":
-        return settings.outer_lr * (1 - progress)
-    if settings.schedule == "cosine":
-        return settings.outer_lr * max(0.01, 0.5 * (1 + math.cos(math.pi * progress)))
-    return settings.outer_lr
+def fixed_tasks(s: FewShotSettings, classes: ImageClasses, count: int, seed: int) -> FixedTasks:
+    """Tasks to validate or test on: for one seed the same in every run on these classes."""
+    return FixedTasks(
+        classes, ways=s.ways, shots=s.shots, queries=s.test_queries, count=count, seed=seed
+    )

@@ -46,7 +46,7 @@ class Evaluation:
 
     def __post_init__(self) -> None:
         if not self.by_step or len(self.by_step) != len(self.interval_by_step):
-            raise ValueError("`by_step` and `interval_by_step` are not as long as each other")
+            raise ValueError("`by_step` and `interval_by_step` differ in length")
 
     def __str__(self) -> str:
         mode = "transductive" if self.transductive else "non-transductive"
@@ -72,14 +72,14 @@ def evaluate(
     by_step: bool = True,
     progress: Callable[[int], None] = lambda tasks: None,
 ) -> Evaluation:
-    """Adapt to each task and predict its queries; nothing of the learner changes.
+    """Adapt to each task and predict its queries; the learner is not changed.
 
     tasks: `FixedTasks`, or any batches of tasks. steps: inner steps; as in training by default, more
     are allowed. transductive: predict all queries of a task together, so that batch statistics come
-    from them too; off unless you ask, because it makes tasks easier and is no fair number beside one
-    that does without. loss: measure this (e.g. mse_loss for regression) and not the accuracy.
-    by_step: predict after every inner step, for the adaptation curve; False predicts once, after the
-    last. progress: is called with the number of tasks that are done.
+    from them too. Off by default: it makes tasks easier, and cannot be compared with results
+    without it. loss: measure this (e.g. mse_loss for regression) instead of the accuracy. by_step:
+    predict after every inner step, for the adaptation curve; False predicts once, after the last.
+    progress: called with the number of tasks done so far.
     """
     rows = []
     for batch in tasks:
@@ -101,9 +101,9 @@ def evaluate_ensemble(
 ) -> Evaluation:
     """Mean of the softmax outputs of several checkpoints of one learner, each adapted by itself.
 
-    checkpoints: `state_dict`s of the learner, as a rule the five best by validation accuracy. The
-    learner is left as it was. This is another model than a single one, several times as costly at test:
-    report it separately. progress: is called with the number of tasks that are done, over checkpoints.
+    checkpoints: `state_dict`s of the learner, usually the five best by validation accuracy. The learner
+    is left as it was. An ensemble is not a single model, and costs several times as much at test:
+    report it separately. progress: called with the number of tasks done so far, over checkpoints.
     """
     if not checkpoints:
         raise ValueError("`checkpoints` is empty: an ensemble needs at least one.")
@@ -143,29 +143,6 @@ def mean_and_interval(values: Sequence[float]) -> tuple[float, float]:
     return mean, NORMAL_95 * math.sqrt(variance / count)
 
 
-def first_best(curve: Sequence[tuple[int, float]]) -> int:
-    """Where validation accuracy is highest, the first time: curve is (epoch, accuracy) pairs."""
-    if not curve:
-        raise ValueError("The validation curve is empty: nothing was validated yet.")
-    best = max(accuracy for _, accuracy in curve)
-    return next(epoch for epoch, accuracy in curve if accuracy == best)
-
-
-def speed_up(plain: Sequence[tuple[int, float]], shared: Sequence[tuple[int, float]]) -> float:
-    """Speed-up as Chang & Lipson 2020 define it: (E - E_shared) / E_shared.
-
-    E: the epoch of the first best validation accuracy of the plain run, E_shared of the run with
-    gradient sharing. 0.5 means that the plain run took one and a half times as long. It says nothing
-    about how good these best ones are: compare the accuracies as well.
-    """
-    slow, fast = first_best(plain), first_best(shared)
-    if fast <= 0:
-        raise ValueError(
-            "The run with sharing was best at epoch 0, before any training: no speed-up is defined."
-        )
-    return (slow - fast) / fast
-
-
 def _predicted(
     learner: MetaLearner, batch: TaskBatch, steps: int | None, transductive: bool, by_step: bool
 ) -> list[tuple[Task, torch.Tensor]]:
@@ -193,7 +170,7 @@ def _summary(
     if getattr(tasks, "world_size", 1) > 1:
         values = _from_all_processes(values)
     if not values:
-        raise ValueError("`tasks` gave no task: there is nothing to evaluate on.")
+        raise ValueError("`tasks` is empty: there is nothing to evaluate on.")
     by_step = [mean_and_interval(column) for column in zip(*values, strict=True)]
     return Evaluation(
         *by_step[-1],

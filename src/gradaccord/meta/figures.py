@@ -27,17 +27,13 @@ LONGEST_NAME = 24  # of a class there, in characters
 
 
 def validation_figure(
-    runs: Mapping[str, Sequence[Curve]],
-    title: str = "",
-    *,
-    chance: float | None = None,
-    goals: Mapping[str, float] | None = None,
+    runs: Mapping[str, Sequence[Curve]], title: str = "", *, chance: float | None = None
 ) -> Figure:
     """Validation accuracy against iterations: one line for each method.
 
     runs: curves of every seed, by method. The line is the mean over seeds, the band their range; with
-    one seed the band is its 95 % interval over tasks. chance: accuracy of guessing, in percent; goals:
-    published accuracies; both as thin lines.
+    one seed the band is its 95 % interval over tasks. chance: accuracy of guessing, in percent,
+    as a thin line.
     """
     figure = new_figure(7.5, 4.6)
     axes = figure.add_subplot()
@@ -49,7 +45,7 @@ def validation_figure(
         style = STYLES[place // len(COLOURS) % len(STYLES)]
         axes.fill_between(iterations, low, high, color=colour, alpha=0.15, lw=0)
         axes.plot(iterations, mean, style, color=colour, lw=1.8, label=label)
-    _levels(axes, goals or {}, chance)
+    _chance(axes, chance)
     band = "range over seeds" if several else "95 % interval over tasks"
     axes.set(xlabel="meta-iterations", ylabel="validation accuracy, %", title=title)
     axes.set_xlim(left=0)
@@ -111,13 +107,10 @@ def adaptation_figure(
             "steps in training", (trained_steps, 0.02), (-3, 0), xycoords=("data", "axes fraction"),
             textcoords="offset points", fontsize=8, color="0.35", rotation=90, ha="right",
         )  # fmt: skip
-    _levels(axes, {}, chance)
+    _chance(axes, chance)
     axes.set(xlabel="inner steps", title=title)
     axes.set_xlim(left=0)
     axes.set_ylim(top=min(101, axes.get_ylim()[1]))
-    from matplotlib.ticker import MaxNLocator
-
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     _plain(axes)
     if len(results) > 1:
         axes.legend(fontsize=9, frameon=False, loc="lower right")
@@ -158,7 +151,7 @@ def episode_figure(
 
 
 def write(figure: Figure, path: Path) -> Path:
-    """Save a figure (PNG, SVG or PDF by its suffix), without the time, so that it can be compared."""
+    """Save a figure (PNG, SVG or PDF by its suffix), without a time stamp, to be comparable."""
     path.parent.mkdir(parents=True, exist_ok=True)
     kind = path.suffix[1:] or "png"
     path = path.with_suffix(f".{kind}")
@@ -171,23 +164,18 @@ def shorten(name: str) -> str:
     return name if len(name) <= LONGEST_NAME else f"…{name[1 - LONGEST_NAME :]}"
 
 
-def _levels(axes: Axes, goals: Mapping[str, float], chance: float | None) -> None:
-    """Thin lines with their names: that of the highest goal above it, the others' below."""
-    if chance is not None:
-        _level(axes, chance, f"chance {chance:.3g} %", ":", above=True)
-    for name, value in goals.items():
-        _level(axes, value, f"{name} {value:g}", (0, (4, 3)), above=value == max(goals.values()))
-    if goals:
-        low, high = axes.get_ylim()
-        axes.set_ylim(low, max(high, max(goals.values()) + 0.05 * (high - low)))
-
-
-def _level(axes: Axes, value: float, text: str, style: Any, above: bool) -> None:
+def level(axes: Axes, value: float, text: str, style: Any, above: bool = True) -> None:
+    """A thin line across, with its name above or below it."""
     axes.axhline(value, color="0.5", lw=0.8, ls=style)
     axes.annotate(
         text, (1, value), (-4, 3 if above else -3), ha="right", va="bottom" if above else "top",
         xycoords=("axes fraction", "data"), textcoords="offset points", fontsize=8, color="0.35",
     )  # fmt: skip
+
+
+def _chance(axes: Axes, chance: float | None) -> None:
+    if chance is not None:
+        level(axes, chance, f"chance {chance:.3g} %", ":")
 
 
 def _band(curves: Sequence[Curve]) -> tuple[list[int], list[float], list[float], list[float]]:
@@ -246,6 +234,9 @@ def _mistakes(axes: Axes, rows: Sequence[torch.Tensor], predictions: torch.Tenso
 
 
 def _plain(axes: Axes) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))  # steps and iterations are whole
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", color="0.92", lw=0.7)
     axes.set_axisbelow(True)

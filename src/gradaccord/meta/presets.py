@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from gradaccord.core.did_you_mean import nearest
+
 MEAN = "mean over examples, as published"
 
 
@@ -67,7 +69,7 @@ def _sharing() -> list[Preset]:
         Preset(
             f"sharing-{short}-{algorithm}-{tasks}task{'s' if tasks > 1 else ''}",
             algorithm,
-            f"Chang & Lipson 2020, {data}, {tasks} tasks a batch",
+            f"Chang & Lipson 2020, {data}, {tasks} task{'s' if tasks > 1 else ''} a batch",
             MEAN,
             common | {"tasks": tasks, "iterations": 1000 * epochs * (5 // tasks), "data": data},
         )
@@ -126,5 +128,5 @@ PRESETS: dict[str, Preset] = {
 def find_preset(name: str) -> Preset:
     """A preset by its name."""
     if name not in PRESETS:
-        raise ValueError(f"There is no preset {name!r}: choose one of {', '.join(PRESETS)}.")
+        raise ValueError(f"There is no preset {name!r}: {nearest(name, PRESETS, 'choose one of')}")
     return PRESETS[name]

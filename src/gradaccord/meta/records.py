@@ -1,7 +1,7 @@
 """The record of a finished few-shot run: one small JSON file that can be kept beside the source.
 
 record = record_run(Path("runs/mine/seed-0"), load("omniglot", "data"), shots=[1, 5], modes=[False])
-record.write(Path("results/fewshot"))
+record.save(Path("results/fewshot"))
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
-from gradaccord.data.images.class_splits import ClassSplits
+from gradaccord.data.images.class_parts import ClassSplits
 from gradaccord.meta.evaluation import evaluate
-from gradaccord.meta.run import SETTINGS, read_states, validation_curve
+from gradaccord.meta.run import validation_curve
 from gradaccord.meta.saved_runs import Trained
+from gradaccord.meta.saved_states import read_states
 from gradaccord.meta.settings import FewShotSettings
 from gradaccord.runs.about import read_about
-from gradaccord.runs.files import damaged, read_object, write_json
-from gradaccord.runs.versioned import first_mistake
+from gradaccord.runs.versioned import Versioned
 
 
 class TestAccuracy(BaseModel):
@@ -36,7 +36,7 @@ class TestAccuracy(BaseModel):
     tasks: int
 
 
-class RunRecord(BaseModel):
+class FewShotRecord(Versioned):
     """What a run was, how long it took, its validation curve, and how good its best checkpoint is.
 
     curve: (iteration, accuracy, interval) of each validation. core_hours: processor time of training
@@ -44,6 +44,7 @@ class RunRecord(BaseModel):
     none. training_hours: by the clock of the settings, without validation.
     """
 
+    REMEDY: ClassVar[str] = "remove it, and record the run again"
     model_config = ConfigDict(extra="forbid")
 
     name: str
@@ -59,18 +60,18 @@ class RunRecord(BaseModel):
     curve: list[tuple[int, float, float]]
     tests: list[TestAccuracy]
 
-    def write(self, folder: Path) -> Path:
+    def save(self, folder: Path) -> Path:
         """Write `<name>.json` into a folder; the record of another run is not overwritten."""
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{self.name}.json"
-        if path.exists() and (other := self._difference(_read(path))):
+        if path.exists() and (other := self._difference(FewShotRecord.read_file(path))):
             raise ValueError(
                 f"{path} is the record of another run, {other}: move it, or give another --out."
             )
-        write_json(path, self.model_dump(mode="json"))
+        self.write_file(path)
         return path
 
-    def _difference(self, old: RunRecord) -> str:
+    def _difference(self, old: FewShotRecord) -> str:
         """What shows that a record is of another run; empty if it is of this one."""
         for name, value in self.settings:
             before = getattr(old.settings, name)
@@ -96,17 +97,9 @@ def record_name(settings: FewShotSettings, seed: int) -> str:
     )
 
 
-def read_records(folder: Path) -> list[RunRecord]:
+def read_records(folder: Path) -> list[FewShotRecord]:
     """All records of a folder, by name."""
-    return [_read(path) for path in sorted(folder.glob("*.json"))]
-
-
-def _read(path: Path) -> RunRecord:
-    try:
-        return RunRecord.model_validate(read_object(path))
-    except ValidationError as error:
-        again = "remove it, and record the run again"
-        raise damaged(path, first_mistake(error), again) from error
+    return [FewShotRecord.read_file(path) for path in sorted(folder.glob("*.json"))]
 
 
 def record_run(
@@ -117,7 +110,7 @@ def record_run(
     modes: Sequence[bool] = (),
     tasks: int = 600,
     commit: str | None = None,
-) -> RunRecord:
+) -> FewShotRecord:
     """Test a seed's best checkpoint and record its run.
 
     shots: numbers of examples to adapt to. modes: whether predictions are transductive. Both as in the
@@ -126,7 +119,7 @@ def record_run(
     """
     about = read_about(folder)
     commit = _commit(about.git, commit)
-    settings = FewShotSettings.read(folder / SETTINGS)
+    settings = FewShotSettings.read(folder)
     state: dict[str, Any] = next(iter(read_states(folder, lambda sentence: None).values()), {})
     tests = []
     for count in shots or [settings.shots]:
@@ -142,7 +135,7 @@ def record_run(
                     interval=round(found.interval, 4), tasks=found.tasks,
                 )
             )  # fmt: skip
-    return RunRecord(
+    return FewShotRecord(
         name=record_name(settings, state["seed"]),
         settings=settings.model_copy(update={"data_dir": None}),
         seed=state["seed"],

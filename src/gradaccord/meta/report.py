@@ -10,8 +10,8 @@ from dataclasses import dataclass
 class MetaReport:
     """Means over the tasks of a batch, over all processes; after the last inner step.
 
-    NaN stands for what was not measured: a method that trains without queries was given none, or the
-    labels are no class numbers.
+    NaN marks what was not measured: a method that needs no queries was given none, or the labels are
+    not class numbers.
     """
 
     query_loss: float

@@ -12,20 +12,13 @@ from pathlib import Path
 import torch
 
 from gradaccord.data.images.class_folders import ImageClasses
-from gradaccord.data.images.class_splits import ClassSplits
-from gradaccord.meta.build import build_learner, build_network
+from gradaccord.data.images.class_parts import ClassSplits
+from gradaccord.meta.build import TEST_SEED, build_learner, build_network, fixed_tasks
 from gradaccord.meta.episodes.image_tasks import FixedTasks
 from gradaccord.meta.episodes.task_batch import Task
 from gradaccord.meta.results import FewShotResults
-from gradaccord.meta.run import (
-    OLD_CHECKPOINT,
-    SETTINGS,
-    TEST_SEED,
-    fixed_tasks,
-    read_best,
-    read_states,
-    validation_curve,
-)
+from gradaccord.meta.run import validation_curve
+from gradaccord.meta.saved_states import OLD_CHECKPOINT, read_best, read_states
 from gradaccord.meta.settings import FewShotSettings
 from gradaccord.runs.checkpoints import CHECKPOINTS
 from gradaccord.runs.files import LOG
@@ -42,7 +35,7 @@ class Trained:
         self, folder: Path, data: ClassSplits, settings: FewShotSettings | None = None
     ) -> None:
         self.folder, self.data = folder, data
-        self.settings = settings or FewShotSettings.read(folder / SETTINGS)
+        self.settings = settings or FewShotSettings.read(folder)
         states = read_states(folder, lambda sentence: warnings.warn(sentence, stacklevel=2))
         if not states:
             raise FileNotFoundError(f"{folder} holds no run: it has no checkpoint.")
@@ -68,7 +61,7 @@ def has_checkpoint(folder: Path) -> bool:
 
 
 def seed_folders(folder: Path) -> list[Path]:
-    """The folders of a run's seeds; a seed's own folder stands for itself."""
+    """The folders of a run's seeds; given a seed's own folder, that folder."""
     if has_checkpoint(folder):
         return [folder]
     places = sorted(folder.glob("seed-*"), key=lambda path: int(path.name.removeprefix("seed-")))
@@ -88,7 +81,7 @@ def draw_run(folder: Path, data: ClassSplits) -> list[Path]:
     from gradaccord.meta import figures
 
     places = seed_folders(folder)
-    settings = FewShotSettings.read(places[0] / SETTINGS)
+    settings = FewShotSettings.read(places[0])
     title = f"{data.name}, {settings.ways}-way {settings.shots}-shot, {settings.label}"
     curves = {settings.label: [validation_curve(place) for place in places]}
     chance = 100 / settings.ways

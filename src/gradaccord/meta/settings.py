@@ -2,88 +2,133 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from gradaccord.core.did_you_mean import nearest
+from gradaccord.meta.algorithms import ALGORITHMS, SHARE, find_algorithm
 from gradaccord.meta.presets import find_preset
-from gradaccord.runs.files import DamagedFileError, damaged, read_object, write_json
+from gradaccord.runs.config_files import ConfigError, checked, own_config
+from gradaccord.runs.config_sections import Count, Positive
+from gradaccord.runs.files import read_object, write_json
 
-Algorithm = Literal["maml", "fomaml", "meta-sgd", "maml++", "reptile", "dotprod-inner", "dotprod-outer"]
-Count = Annotated[int, Field(ge=1)]
-Positive = Annotated[float, Field(gt=0)]
-
-# What each algorithm starts from: suits 28x28 characters and minutes of one processor core. Inner
-# rates are for a loss that is a mean over examples.
-_MAML = {"inner_lr": 0.1, "inner_steps": 3, "outer_lr": 3e-3}
-_REPTILE = {
-    "inner_lr": 1e-3, "inner_steps": 5, "evaluation_steps": 50, "inner_batch": 10,
-    "evaluation_batch": 5, "train_shots": 10, "tasks": 5, "queries": 1, "optimizer": "sgd",
-    "outer_lr": 1.0, "schedule": "linear", "network": "reptile",
-}  # fmt: skip
-ALGORITHMS: dict[str, dict[str, Any]] = {
-    "maml": _MAML,
-    "fomaml": _MAML,
-    "meta-sgd": _MAML,
-    "maml++": _MAML,
-    "reptile": _REPTILE,
-    "dotprod-inner": _REPTILE | {"inner_steps": 6},  # in pairs
-    "dotprod-outer": _REPTILE | {"optimizer": "adam", "outer_lr": 1e-3, "schedule": "constant"},
-}
-SHARE = ("maml", "meta-sgd", "maml++")  # to which gradient sharing can be added
+SETTINGS = "settings.json"
 LIMITS = ("iterations", "minutes", "test_tasks")  # which may change when a run is resumed
 
 
 class FewShotSettings(BaseModel):
     """One run. Fields left at None follow another: train_shots = shots, evaluation_steps = inner_steps.
 
-    Rates are for losses that are means over examples. minutes bounds the time spent in training
-    alone, without validation. clip bounds each element of the meta-gradient.
+    The command line has an option for every field, with its description.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    data: str = "glyphs"
-    data_dir: str | None = None
-    size: int | None = Field(None, ge=16)
-    algorithm: Algorithm = "maml"
-    share: bool = False
-    ways: int = Field(5, ge=2)
-    shots: Count = 1
-    train_shots: Count | None = None
-    queries: Count = 5
-    tasks: Count = 4
-    inner_lr: Positive = 0.1
-    inner_steps: Count = 3
-    evaluation_steps: int | None = Field(None, ge=0)
-    inner_batch: Count | None = None
-    evaluation_batch: Count | None = None
-    optimizer: Literal["adam", "sgd"] = "adam"
-    outer_lr: Positive = 1e-3
-    schedule: Literal["constant", "linear", "cosine"] = "constant"
-    clip: Positive | None = None
-    align: float = 0.1  # weight of the dot product in DotProd
-    align_cap: float = Field(0.1, gt=0, allow_inf_nan=True)  # length of its term / the plain gradient's
-    epoch: Count = 500  # iterations; MAML++ anneals by epochs
-    multi_step_epochs: int = Field(10, ge=0)
-    network: Literal["auto", "maml", "reptile", "maml++"] = "auto"
-    filters: Count | None = None
-    iterations: Count | None = 3000  # None: until the minutes are over
-    minutes: Positive | None = None
-    clock: Literal["wall", "processor"] = "wall"  # measures the minutes; "processor": of this program
-    validate_every: Count = 100
-    validation_tasks: Count = 100
-    test_tasks: Count = 600
-    test_queries: Count = 5
-    curve_tasks: Count = 50
-    transductive: bool = False
-    keep: Count = 5  # best checkpoints, for the ensemble
+    data: str = Field(
+        "glyphs",
+        description="A named set, or a folder or zip of images: train/, val/, test/ with a folder for "
+        "each class, or class folders alone, which are split 64/16/20 (at least 3 x ways of them).",
+    )
+    data_dir: str | None = Field(None, description="Where the named sets are: DIR/omniglot and so on.")
+    size: int | None = Field(
+        None,
+        ge=16,
+        description="Resize the images to this many pixels a side. Default: as they are; own images of "
+        "several shapes become squares of at most 84.",
+    )
+    algorithm: str = Field(
+        "maml",
+        description=f"One of {', '.join(ALGORITHMS)}. maml differentiates through the inner steps; "
+        "fomaml leaves that out (a third of the time); reptile and dotprod need no queries.",
+    )
+    share: bool = Field(
+        False,
+        description=f"Gradient sharing (Chang & Lipson 2020) on {', '.join(SHARE)}: tasks of a batch "
+        "also follow a running mean of their gradients. Off unless a preset has it.",
+    )
+    ways: int = Field(5, ge=2, description="Classes of a task.")
+    shots: Count = Field(1, description="Labelled examples of each class to adapt to.")
+    train_shots: Count | None = Field(None, description="Shots in training, if they differ.")
+    queries: Count = Field(
+        5, description="Examples of each class to measure the adaptation on, in training."
+    )
+    tasks: Count = Field(4, description="Tasks a meta-update is averaged over.")
+    inner_lr: Positive = Field(
+        0.1,
+        description="Step size of adaptation, on a loss that is a MEAN over examples. A rate published "
+        "for a sum over the ways (Finn's 0.4) must be multiplied by the ways (2.0).",
+    )
+    inner_steps: Count = Field(
+        3, description="Steps of adaptation in training; time grows in proportion."
+    )
+    evaluation_steps: int | None = Field(None, ge=0, description="Steps in evaluation, if they differ.")
+    inner_batch: Count | None = Field(
+        None, description="Examples of a mini-batch of reptile and dotprod in training."
+    )
+    evaluation_batch: Count | None = Field(None, description="Examples of one in evaluation.")
+    optimizer: Literal["adam", "sgd"] = Field("adam", description="Of the meta-updates: adam or sgd.")
+    outer_lr: Positive = Field(1e-3, description="Rate of the outer optimiser.")
+    schedule: Literal["constant", "linear", "cosine"] = Field(
+        "constant", description="Of the outer rate: constant, linear (to 0) or cosine (to a hundredth)."
+    )
+    clip: Positive | None = Field(None, description="Bound of each element of the meta-gradient.")
+    align: float = Field(0.1, description="Weight of the dot product in dotprod.")
+    align_cap: float = Field(
+        0.1,
+        gt=0,
+        allow_inf_nan=True,
+        description="Greatest length of that term, as a multiple of the plain gradient's; inf: any.",
+    )
+    epoch: Count = Field(500, description="Iterations of an epoch, by which maml++ anneals.")
+    multi_step_epochs: int = Field(
+        10, ge=0, description="Epochs in which maml++ also counts the losses of earlier inner steps."
+    )
+    network: Literal["auto", "maml", "reptile", "maml++"] = Field(
+        "auto",
+        description="Conv-4 as in the code of maml, reptile or maml++, or auto (by image size).",
+    )
+    filters: Count | None = Field(
+        None,
+        description="Channels of Conv-4. Default: those of the network, 64 for characters, 32 or 48 "
+        "for photos.",
+    )
+    iterations: Count | None = Field(
+        3000, description="Meta-updates; if only minutes are given, there is no bound."
+    )
+    minutes: Positive | None = Field(
+        None,
+        description="Stop after this much training time, for comparisons at equal time. Reading the "
+        "pictures, validations and the final test are not counted: the command takes longer. Schedules "
+        "then follow the clock.",
+    )
+    clock: Literal["wall", "processor"] = Field(
+        "wall",
+        description="What the minutes measure: wall, or processor, which does not count other programs "
+        "on a busy machine.",
+    )
+    validate_every: Count = Field(
+        100, description="Iterations between two validations; each also saves."
+    )
+    validation_tasks: Count = Field(100, description="Fixed tasks of a validation.")
+    test_tasks: Count = Field(600, description="Fixed tasks of the final test.")
+    test_queries: Count = Field(
+        5,
+        description="Queries of each class in validation and test; the interval is over tasks, so more "
+        "queries hardly narrow it.",
+    )
+    curve_tasks: Count = Field(50, description="Test tasks of the accuracy after every inner step.")
+    transductive: bool = Field(
+        False,
+        description="Let the queries of a task share batch statistics in evaluation. It makes tasks "
+        "easier: never compare such a number with one obtained without. Default: non-transductive.",
+    )
+    keep: Count = Field(5, description="Best checkpoints that are kept, for the ensemble.")
 
     @model_validator(mode="after")
     def _agree(self) -> FewShotSettings:
+        find_algorithm(self.algorithm)
         if self.share and self.algorithm not in SHARE:
             raise ValueError(
                 f"`share` adds gradient sharing to {', '.join(SHARE)}, not to {self.algorithm}."
@@ -93,35 +138,28 @@ class FewShotSettings(BaseModel):
         return self
 
     @classmethod
-    def of(cls, values: Mapping[str, Any]) -> FewShotSettings:
-        """From a mapping; the first mistake becomes one sentence."""
-        try:
-            return cls(**values)
-        except ValidationError as error:
-            raise ValueError(_sentence(error)) from error
+    def of(cls, values: dict[str, Any], source: str = "The few-shot settings") -> FewShotSettings:
+        """Settings from plain values; the first mistake is one sentence. source: for that."""
+        return checked(cls, values, {}, source, "algorithm")
 
     @classmethod
-    def read(cls, path: Path) -> FewShotSettings:
-        """What `save` wrote."""
-        remedy = "put the run's own settings back, or start again in a new folder"
-        if not path.exists():
-            raise FileNotFoundError(f"{path} is missing: {remedy}.")
-        try:
+    def read(cls, folder: Path) -> FewShotSettings:
+        """Read the settings that `save` wrote."""
+
+        def read(path: Path) -> FewShotSettings:
             content = read_object(path)
             if missing := {"data", "algorithm"} - content.keys():
-                raise ValueError(f"it does not name {' and '.join(sorted(missing))}")
-            return cls.of(content)
-        except DamagedFileError:
-            raise
-        except ValueError as error:
-            raise damaged(path, str(error), remedy) from error
+                raise ConfigError(f"it does not name {' and '.join(sorted(missing))}")
+            return cls.of(content, str(path))
 
-    def save(self, path: Path) -> None:
-        """Write as JSON."""
-        write_json(path, self.model_dump())
+        return own_config(folder / SETTINGS, read)
+
+    def save(self, folder: Path) -> None:
+        """Write `settings.json` into a run's folder."""
+        write_json(folder / SETTINGS, self.model_dump())
 
     def changed(self, **changes: Any) -> FewShotSettings:
-        """The same with other values; None changes nothing."""
+        """A copy with other values; a value of None changes nothing."""
         given = {name: value for name, value in changes.items() if value is not None}
         return FewShotSettings.of(self.model_dump() | given)
 
@@ -146,11 +184,10 @@ def settings_for(
     chosen = {name: value for name, value in chosen.items() if value is not None}
     found = find_preset(preset) if preset is not None else None
     algorithm = algorithm or (found.algorithm if found else "maml")
-    if algorithm not in ALGORITHMS:
-        raise ValueError(f"`algorithm` is {algorithm!r}: choose one of {', '.join(ALGORITHMS)}.")
+    start = dict(find_algorithm(algorithm).start)
     if found is not None and found.algorithm != algorithm:
         raise ValueError(f"The preset {preset!r} is for {found.algorithm}, not for {algorithm}.")
-    values = ALGORITHMS[algorithm] | (found.settings if found else {})
+    values = start | (found.settings if found else {})
     if "minutes" in chosen and "iterations" not in chosen:
         values = values | {"iterations": None}
     none = {name: None if value in ("none", "null") else value for name, value in chosen.items()}
@@ -169,21 +206,3 @@ def parse_overrides(overrides: Iterable[str]) -> dict[str, str]:
             )
         found[name] = value.strip()
     return found
-
-
-def _sentence(error: ValidationError) -> str:
-    first = error.errors()[0]
-    field = str(first["loc"][0]) if first["loc"] else ""
-    given = first.get("input")
-    details = first.get("ctx", {})
-    if first["type"] == "extra_forbidden":
-        return f"There is no setting {field!r}: {nearest(field, FewShotSettings.model_fields)}"
-    if first["type"] == "literal_error":
-        options = get_args(FewShotSettings.model_fields[field].annotation)
-        return f"`{field}` is {given!r}: choose one of {', '.join(options)}."
-    if first["type"] == "greater_than":
-        return f"`{field}` is {given}: it must be above {details['gt']:g}."
-    if first["type"] == "greater_than_equal":
-        return f"`{field}` is {given}: it must be at least {details['ge']}."
-    message = first["msg"].removeprefix("Value error, ").rstrip(".")
-    return f"`{field}` is {given!r}: {message[:1].lower()}{message[1:]}." if field else f"{message}."

@@ -1,1 +1,1 @@
-"""The methods: combination, alignment, trajectories, regularisers, and the registry that knows them."""
+"""The methods: combination, alignment, trajectories, regularisers, and their registry."""

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 Options: TypeAlias = Mapping[str, Any]
 
+BASELINE = "sum"  # what every method is compared with
+SINGLE_TASK = "stl"  # one model per task: several runs of the baseline, and no class
+
 # What one `backward` is given: a batch of each of the step's tasks; one batch; two batches at the
 # same weights; or one batch of a task that stays the same for a whole trajectory.
 Feed = Literal["all", "one", "pair", "blocks"]
@@ -30,15 +33,15 @@ DEFAULT_SAMPLER["all"] = "round_robin"
 
 
 # Parameters of the classes that are given by whoever builds them, and not by users.
-NOT_OPTIONS = ("model", "optimizer", "engine", "seed", "tasks", "gradient")
+NOT_OPTIONS = ("model", "optimizer", "engine", "seed", "tasks", "gradient", "decide")
 
 
 @dataclass(frozen=True)
 class Control:
     """The same steps without the method's idea: another method, or the same one with other options.
 
-    rate: by which the learning rate is multiplied.
-    carried: whether it takes over those of the method's options that it knows.
+    rate: the factor on the learning rate.
+    carried: whether it takes over the method's options that it also has.
     """
 
     method: str
@@ -47,14 +50,15 @@ class Control:
     carried: bool = True
 
 
-PLAIN = (Control("sum", carried=False),)
+PLAIN = (Control(BASELINE, carried=False),)
 SEQUENTIAL = (Control("sequential"),)
 PAIRED_SUM = (Control("paired_sum"),)
 
 
 def plain_sum(options: Options) -> tuple[Control, ...]:
     """The plain sum, of gradients that are normalised if the method's are."""
-    return (Control("sum", {"normalize": True}, carried=False),) if options.get("normalize") else PLAIN
+    normalized = Control(BASELINE, {"normalize": True}, carried=False)
+    return (normalized,) if options.get("normalize") else PLAIN
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,7 @@ class Named:
         return options_of(self.load(), (*NOT_OPTIONS, *self.without))
 
     def check(self, given: Options) -> dict[str, Any]:
-        """The options as their types have them; others are refused."""
+        """The options, converted to their types; others are refused."""
         which = f" with the weighting {given['weighting']!r}" if "weighting" in given else ""
         return check_options(self.title + which, given, self.options(given))
 
@@ -108,22 +112,36 @@ class Named:
         return {name: option.default for name, option in self.options().items()} | dict(given)
 
 
+def _bank_copies(tasks: int, options: Options) -> float:
+    """What a method keeps of its tasks' gradients beside the one that is stepped on."""
+    kept = {"half": tasks / 2, "cpu": 0.0, "sketch": tasks / 16}  # "cpu": on the accelerator
+    return kept.get(options.get("memory", "full"), max(tasks - 1, 0)) if tasks > 1 else 0.0
+
+
+def _bank_cost(options: Options) -> float:
+    """One gradient a batch; sketches take a second pass."""
+    return 2.0 if options.get("memory") == "sketch" else 1.0
+
+
 @dataclass(frozen=True)
 class Entry(Named):
     """One method. `feed` and `controls`, too, are values or functions of all its options.
 
     controls: what it must beat to be called better.
     copies: of gradients or weights, kept beside the gradient that is stepped on, as a value or a
-        function of the number of tasks; by default a gradient of each task but one.
+        function of the number of tasks and all options; by default what the bank keeps.
     tasks: makes the class's argument `tasks` from the names of the tasks.
     more_options: options that depend on those given.
+    one_task: whether it is worth trying on one task alone.
     """
 
+    cost: float | Callable[[Options], float] = _bank_cost
     feed: Feed | Callable[[Options], Feed] = "all"
     controls: tuple[Control, ...] | Callable[[Options], tuple[Control, ...]] = plain_sum
-    copies: int | Callable[[int], int] = lambda tasks: max(tasks - 1, 0)
+    copies: float | Callable[[int, Options], float] = _bank_copies
     tasks: Callable[[Sequence[str]], Any] | None = None
     more_options: Callable[[Options], Mapping[str, Parameter]] | None = None
+    one_task: bool = False
 
     @property
     def takes_optimizer(self) -> bool:
@@ -133,7 +151,7 @@ class Entry(Named):
     @property
     def loss_only(self) -> bool:
         """Whether it decides by the losses alone, and reads no gradient."""
-        return self.home.startswith("weigh.")
+        return bool(self.load().loss_only)
 
     def feed_with(self, options: Options) -> Feed:
         """What one `backward` is given, with these options."""
@@ -148,9 +166,10 @@ class Entry(Named):
             if (control.method, given) != (self.name, dict(options)):  # nothing is its own control
                 yield Control(control.method, given, control.rate)
 
-    def copies_with(self, tasks: int) -> int:
-        """Copies of gradients or weights, with so many tasks."""
-        return self.copies(tasks) if callable(self.copies) else self.copies
+    def copies_with(self, tasks: int, options: Options) -> float:
+        """Copies of gradients or weights, with so many tasks and these options."""
+        copies = self.copies
+        return copies(tasks, self._all_options(options)) if callable(copies) else copies
 
     def block_with(self, options: Options) -> int:
         """For how many steps a task keeps its turn."""
@@ -161,6 +180,17 @@ class Entry(Named):
         """Every option with its type and default. given: those in use, on which others may depend."""
         more = self.more_options
         return super().options() | dict({} if more is None or given is None else more(given))
+
+    def check(self, given: Options) -> dict[str, Any]:
+        """The options, converted to their types; others are refused."""
+        if given.get("decide") == "features":
+            raise OptionError(
+                "decide",
+                f"{self.title}: `decide` is 'features', which needs one batch under several heads, and "
+                "here every task has batches of its own: use it from Python, with one callable for "
+                "all losses.",
+            )
+        return super().check(given)
 
     def build(self, model: Any, optimizer: Any, *, tasks: Sequence[str], **options: Any) -> Method:
         """The method itself, for a model as it is called in the losses."""
@@ -206,10 +236,11 @@ def _weighting_options(given: Options) -> dict[str, Parameter]:
 
 def _scalarizer_options(given: Options) -> Mapping[str, Parameter]:
     """What TorchJD's scalarizer of a name takes."""
-    from gradaccord.methods.weigh.torchjd_loss import scalarizer_options
+    from gradaccord.methods.weigh.torchjd_loss import TorchJDLoss, scalarizer_options
 
+    usual = signature(TorchJDLoss).parameters["scalarizer"].default
     try:
-        return scalarizer_options(str(given.get("scalarizer", "GeometricMean")))
+        return scalarizer_options(str(given.get("scalarizer", usual)))
     except ValueError as error:  # it is unknown, or cannot be used
         raise OptionError("scalarizer", str(error)) from error
 
@@ -218,7 +249,7 @@ def _dotprod_cost(options: Options) -> float:
     """One gradient a batch, and what the term of one pair in `every` batches takes."""
     per_pair = {"one-sided": 3.0, "centred": 4.0, "symmetric": 5.0}
     if options["mode"] == "exact":  # the class refuses exact products that are centred
-        per_pair |= {"one-sided": 4.2, "symmetric": 7.0}
+        per_pair |= {"one-sided": 4.2, "symmetric": 8.0}
     return 1 + (per_pair[options["scheme"]] - 2) / int(options["every"])
 
 
@@ -246,36 +277,38 @@ _ENTRIES = (
           without=("reduction",)),
     Entry("pcgrad", "combine.pcgrad:PCGrad", "projects conflicting task gradients off one another"),
     Entry("gradvac", "combine.gradvac:GradVac", "raises each pair's cosine to its running target"),
-    Entry("config", "combine.conflict_free:ConFIG", "a step with one cosine to all task gradients"),
+    Entry("config", "combine.conflict_free:ConFIG",
+          "a step with the same cosine to every task gradient"),
     Entry("gradnorm", "combine.gradnorm:GradNorm",
-          "learns task weights that train all tasks at one rate", without=("granularity", "normalize")),
+          "learns task weights that train all tasks at the same rate",
+          without=("granularity", "normalize")),
     Entry("torchjd", "combine.torchjd:TorchJD",
           "any TorchJD weighting, e.g. torchjd:weighting=CAGrad,c=0.5",
           tasks=tuple, more_options=_weighting_options),
     Entry("uncertainty", "weigh.uncertainty:UncertaintyWeighting",
           "divides each loss by its learned variance"),
     Entry("dwa", "weigh.dwa:DWA", "more weight to tasks whose loss falls slowly"),
-    Entry("rlw", "weigh.rlw:RLW", "weights drawn anew in every step"),
-    Entry("famo", "weigh.famo:FAMO", "learns weights that let all losses fall at one rate"),
+    Entry("rlw", "weigh.rlw:RLW", "random weights, redrawn in every step"),
+    Entry("famo", "weigh.famo:FAMO", "learns weights that let all losses fall at the same rate"),
     Entry("loss_scale", "weigh.loss_scale:LossScale", "divides each loss by its running mean"),
     Entry("smooth_tchebycheff", "weigh.smooth_tchebycheff:SmoothTchebycheff",
           "most weight to the task that is worst off"),
     Entry("torchjd_loss", "weigh.torchjd_loss:TorchJDLoss",
           "any TorchJD scalarizer, e.g. torchjd_loss:scalarizer=IMTLL",
           tasks=tuple, more_options=_scalarizer_options),
-    Entry("paired_sum", "align.paired_sum:PairedSum", "two batches at the same weights, no more",
+    Entry("paired_sum", "align.paired_sum:PairedSum", "two batches at the same weights, summed",
           feed=_window_feed, controls=(), copies=1),
     # The term also lengthens the step, and a longer step alone may be what helps: hence two controls.
     Entry("dotprod", "align.dotprod:DotProd", "adds the gradient of two batches' dot product",
-          feed=_window_feed, cost=_dotprod_cost, copies=2,
+          feed=_window_feed, cost=_dotprod_cost, copies=2, one_task=True,
           controls=(*PAIRED_SUM, Control("paired_sum", rate=1.1))),
-    Entry("sam", "align.sam:SAM", "the gradient at the worst point nearby", copies=1,
+    Entry("sam", "align.sam:SAM", "the gradient at the worst point nearby", copies=1, one_task=True,
           feed=lambda options: "pair" if _on_pairs(options) else "one",
           cost=lambda options: 1.0 if _on_pairs(options) else 2.0,
           controls=lambda options: PAIRED_SUM if _on_pairs(options) else SEQUENTIAL),
     Entry("sequential", "combine.plain:Sum",
           "one task a step, by the sampler: Sequential Reptile with outer_lr 1",
-          feed="one", controls=(), copies=0, without=("normalize",)),
+          feed="one", controls=(), copies=0, without=("normalize", "memory")),
     Entry("sequential_reptile", "trajectory.sequential_reptile:SequentialReptile",
           "a trajectory over batches of all tasks, then a Reptile step",
           feed="one", controls=(Control("sequential_reptile", {"outer_lr": 1}),), copies=1),
@@ -283,11 +316,11 @@ _ENTRIES = (
           feed="one", controls=(Control("reptile", {"outer_lr": 1}),), copies=1),
     Entry("averaged", "trajectory.averaged:Averaged",
           "plain training, evaluated and saved at a running mean of the weights (EMA or SWA)",
-          copies=lambda tasks: tasks),
+          copies=lambda tasks, options: tasks, one_task=True),
     Entry("sequential_averaged", "trajectory.averaged:Averaged",
-          "the same with one task a step: what averaging alone gives beside Sequential Reptile",
+          "averaged, with one task a step: averaging alone, to compare Sequential Reptile with",
           feed="one", controls=SEQUENTIAL, copies=1),
-    Entry("fomaml", "trajectory.fomaml:FOMAML", "k steps, then the last one's gradient from the start",
+    Entry("fomaml", "trajectory.fomaml:FOMAML", "k steps, then the last step applied from the start",
           feed="one", controls=SEQUENTIAL, copies=2),
     Entry("multitask_reptile", "trajectory.reptile:MultiTaskReptile",
           "a trajectory per task from the same start, then their mean",
@@ -305,7 +338,6 @@ _ADDITIONS = (
 METHODS = {entry.name: entry for entry in _ENTRIES}
 ADDITIONS = {added.name: added for added in _ADDITIONS}
 REGULARIZERS = {name: added for name, added in ADDITIONS.items() if not added.is_optimizer}
-SINGLE_TASK = "stl"  # one model per task: several runs of `sum`, and no class
 NAMES = (*METHODS, SINGLE_TASK)
 
 
@@ -315,7 +347,7 @@ def canonical_method(name: str) -> str:
 
 
 def find_method(name: str) -> Entry:
-    """The entry of a name; an unknown one is answered with the nearest."""
+    """The entry of a name; for an unknown name the error suggests the nearest."""
     return look_up("The method", name, METHODS)
 
 

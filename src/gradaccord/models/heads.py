@@ -1,4 +1,4 @@
-"""What reads the trunk, one head a task: over sequences, over tokens, and to predict masked tokens."""
+"""Heads on the trunk, one per task: over sequences, over tokens, and to predict masked tokens."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from gradaccord.models.trunks.huggingface import HuggingFaceTrunk, pretrained, quiet
-from gradaccord.models.trunks.trunk import Batch, Trunk
+from gradaccord.data.encoded import Batch
+from gradaccord.models.trunks.trunk import Trunk
 
 
 def layers(inputs: int, outputs: int, hidden: Sequence[int] = (), dropout: float = 0.1) -> nn.Module:
@@ -25,7 +25,7 @@ def layers(inputs: int, outputs: int, hidden: Sequence[int] = (), dropout: float
 
 
 class SequenceHead(nn.Module):
-    """Reads a row's pooled vector u; of a pair encoded apart, u, v and |u - v|, to see agreement."""
+    """Reads a row's pooled vector u; of a pair encoded separately u, v and |u - v|, for agreement."""
 
     def __init__(
         self,
@@ -67,8 +67,8 @@ class MaskedLMHead(nn.Module):
     """From states [N, hidden] to logits [N, tokens], by a Hugging Face masked-LM model.
 
     The model's encoder is taken out and what is left is run on the given states, so that any
-    architecture's head works. Its decoder matrix is a copy of its own: not tied to word embeddings
-    that other tasks move too.
+    architecture's head works. Its decoder matrix is a copy, not tied to the word embeddings, which
+    other tasks also train.
     """
 
     def __init__(self, model: Any) -> None:
@@ -98,27 +98,3 @@ class _Given(nn.Module):
         from transformers.modeling_outputs import BaseModelOutput
 
         return BaseModelOutput(last_hidden_state=self.states)  # type: ignore[arg-type]
-
-
-def masked_lm_head(trunk: HuggingFaceTrunk) -> MaskedLMHead:
-    """The head that the trunk's checkpoint brings; what it lacks of one is made afresh.
-
-    The decoder matrix of a fresh one starts as a copy of the word embeddings.
-    """
-    import transformers
-
-    if trunk.has_decoder:
-        raise ValueError(
-            f"A {type(trunk.model).__name__} is no masked-LM encoder: choose one such as BERT."
-        )
-    if trunk.source is not None:
-        return MaskedLMHead(pretrained("AutoModelForMaskedLM", trunk.source)[0])
-    new: Any = transformers.AutoModelForMaskedLM
-    with quiet():
-        model = new.from_config(trunk.config)
-    words = trunk.model.get_input_embeddings().weight
-    decoder = model.get_output_embeddings()
-    if decoder.weight.shape == words.shape:
-        with torch.no_grad():
-            decoder.weight.copy_(words)
-    return MaskedLMHead(model)

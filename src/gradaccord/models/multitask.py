@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from gradaccord.models.trunks.trunk import Batch, Trunk
+from gradaccord.data.encoded import Batch
+from gradaccord.models.trunks.trunk import Trunk
 
 
 class MultiTaskModel(nn.Module):
@@ -38,7 +39,7 @@ class MultiTaskModel(nn.Module):
         return self.heads[head_key(self.head_of[task])]
 
     def forward(self, task: str, batch: Batch) -> torch.Tensor | dict[str, torch.Tensor]:
-        """What the task's head makes of the batch."""
+        """The output of the task's head."""
         output: torch.Tensor | dict[str, torch.Tensor] = self.head(task)(self.trunk, batch)
         return output
 

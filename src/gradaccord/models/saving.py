@@ -34,7 +34,7 @@ DESCRIPTION, HEADS = "gradaccord.json", "heads.safetensors"
 
 @dataclass(frozen=True)
 class TaskEntry:
-    """What is written of a task: enough to make it, and its head, again."""
+    """What is saved of a task: enough to build it and its head again."""
 
     kind: str
     options: Mapping[str, Any]
@@ -48,9 +48,9 @@ NewHead = Callable[[TaskEntry, Trunk], nn.Module]
 def save_model(
     folder: str | Path, model: MultiTaskModel, tokens: Tokens, tasks: Mapping[str, TaskEntry]
 ) -> None:
-    """Write the folder whole; if anything fails, it stays as it was before.
+    """Write the whole folder; if anything fails, it stays as it was.
 
-    An existing folder is replaced only if it holds a saved model or nothing.
+    An existing folder is replaced only if it holds a saved model or is empty.
     """
     folder = Path(folder)
     unknown = [task for task in tasks if task not in model.head_of]
@@ -82,7 +82,7 @@ def save_model(
 def load_model(
     folder: str | Path, new_head: NewHead
 ) -> tuple[MultiTaskModel, Tokens, dict[str, TaskEntry]]:
-    """Read what `save_model` wrote: the same outputs, bit by bit. The model is in evaluation mode."""
+    """Read what `save_model` wrote: the same outputs, bit for bit. The model is in evaluation mode."""
     folder = Path(folder)
     tasks = saved_tasks(folder)
     with reading(folder / DESCRIPTION, ANEW):
@@ -101,7 +101,7 @@ def load_model(
 
 
 def saved_tasks(folder: Path) -> dict[str, TaskEntry]:
-    """What was written of each task, without the weights."""
+    """What was saved of each task, without the weights."""
     with reading(folder / DESCRIPTION, ANEW):
         return {
             name: TaskEntry(str(entry["kind"]), dict(entry["options"]), _own_files(entry))
@@ -143,7 +143,7 @@ def _load_heads(model: MultiTaskModel, path: Path) -> None:
 def _description(folder: Path) -> dict[str, Any]:
     path = folder / DESCRIPTION
     if not path.is_file():
-        raise ValueError(f"{folder} holds no {DESCRIPTION}: give a folder that a model was saved to.")
+        raise ValueError(f"{path} is not there: give a folder that a model was saved to.")
     with reading(path, ANEW):
         described = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(described, dict) or described.get("format") != FORMAT:

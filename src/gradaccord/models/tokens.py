@@ -6,13 +6,13 @@ import json
 from collections.abc import Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 from gradaccord.data.files.bad_files import reason
 from gradaccord.data.text.masking import Tokens as MaskTokens
 
 Truncation = Literal["longest_first", "only_first", "only_second"]
-
+E = TypeVar("E", bound=Exception)
 
 _VOCABULARIES = ("tokenizer.json", "vocab*", "*.model")
 
@@ -41,7 +41,7 @@ class Encoding(Protocol):
 
     @property
     def overflowing(self) -> Sequence[Encoding]:
-        """The further windows of a text that was cut."""
+        """The other windows of a text that was cut."""
         ...
 
 
@@ -86,7 +86,7 @@ class Tokens(Protocol):
 
 
 class HuggingFaceTokens:
-    """A fast Hugging Face tokenizer, spoken to without the detour through Python lists of lists."""
+    """A fast Hugging Face tokenizer, used without the detour through Python lists of lists."""
 
     def __init__(self, tokenizer: Any) -> None:
         from tokenizers import Tokenizer
@@ -142,7 +142,7 @@ class HuggingFaceTokens:
         self.tokenizer.save_pretrained(str(folder))
 
     def limited(self, max_length: int | None, *, types: bool) -> HuggingFaceTokens:
-        """Itself, with what the model allows: no longer sequences, segments only if it knows them."""
+        """Itself, within the model's limits: its longest sequence, segments only if it has them."""
         if max_length is not None:
             self.max_length = min(self.max_length, max_length)
         self.has_types = self.has_types and types
@@ -164,7 +164,18 @@ class HuggingFaceTokens:
         try:
             encodings: Sequence[Encoding] = self._backend.encode_batch(inputs)
         except TypeError as error:
-            raise _bad_text([*firsts, *(seconds or ())], error) from error
+            raise bad_text([*firsts, *(seconds or ())], error) from error
+        return encodings
+
+    def pieces(self, texts: Sequence[str]) -> Sequence[Encoding]:
+        """All tokens of each text, however many, and no special ones."""
+        self._backend.no_truncation()
+        try:
+            encodings: Sequence[Encoding] = self._backend.encode_batch(
+                list(texts), add_special_tokens=False
+            )
+        except TypeError as error:
+            raise bad_text(texts, error) from error
         return encodings
 
     def encode_words(
@@ -178,7 +189,7 @@ class HuggingFaceTokens:
                 [list(words) for words in sentences], is_pretokenized=True
             )
         except TypeError as error:
-            raise _bad_text([word for words in sentences for word in words], error) from error
+            raise bad_text([word for words in sentences for word in words], error) from error
         return encodings
 
     def _check_room(self, max_length: int, *, texts: int) -> None:
@@ -195,7 +206,7 @@ class HuggingFaceTokens:
         return str(self._backend.decode(list(ids), skip_special_tokens=not special))
 
 
-def _bad_text(texts: Sequence[Any], error: TypeError) -> ValueError | TypeError:
+def bad_text(texts: Sequence[Any], error: E) -> ValueError | E:
     """What is wrong with a text that the tokenizer does not take; the error itself if nothing is."""
     for text in texts:
         if not isinstance(text, str):
@@ -205,7 +216,7 @@ def _bad_text(texts: Sequence[Any], error: TypeError) -> ValueError | TypeError:
         except UnicodeEncodeError as wrong:
             around = text[max(wrong.start - 20, 0) : wrong.end + 20]
             return ValueError(
-                f"The text {around!r} holds half of a surrogate pair, which is no character: repair it."
+                f"The text {around!r} holds half of a surrogate pair, not a character: repair it."
             )
     return error
 

@@ -80,16 +80,16 @@ def task_cosines(
         losses = ({t: partial(loss_fn, model, t, b) for t, b in step.items()} for step in loader)
         task_cosines(model, losses).mean
 
-    The gradients of `batches` batches are averaged before they are compared: between gradients of
-    single batches noise decides (on a small sentence encoder about half of their cosines were
-    negative whatever the tasks). Of shared parameters alone, as in training. Training is not touched:
-    no dropout, every module's mode, buffers, `.grad` and the random state as before. Cost: one batch
-    gradient per task and batch, T gradients of memory.
+    The gradients of `batches` batches are averaged before they are compared: between single batches,
+    noise decides (on a small sentence encoder about half of their cosines were negative whatever the
+    tasks). Only shared parameters count, as in training. Training is not affected: dropout is off, and
+    every module's mode, buffers, `.grad` and the random state are put back. Cost: one batch gradient
+    per task and batch, T gradients of memory.
 
     losses: an iterable of what `backward` is given in a step: callables by task, each returning the
-        loss or (mean loss, number of items). They are held until the end.
-    batches: how many steps are taken from it, at most; None for all.
-    shared, engine: as of the methods.
+        loss or (mean loss, number of items). All are kept until the end.
+    batches: how many steps to take from it, at most; None for all.
+    shared, engine: as in the methods.
     """
     if batches is not None:
         whole_number("batches", batches, hint=", or None for all")
@@ -100,7 +100,7 @@ def task_cosines(
         for task, given in step.items():
             calls.setdefault(task, []).extend([given] if callable(given) else given)
     if len(calls) < 2:
-        raise ValueError(f"`losses` has {len(calls)} tasks: a cosine takes two.")
+        raise ValueError(f"`losses` has {len(calls)} tasks: a cosine needs two.")
     parameters = Parameters.of(model)
     before = [parameter.grad for parameter in parameters.tensors]
     try:

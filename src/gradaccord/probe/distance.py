@@ -28,18 +28,18 @@ class Moved:
 
 
 class Distance:
-    """|theta - theta*|, with theta* the weights as they are when this is built, or given.
+    """|theta - theta*|, where theta* are the weights when this is built, or `reference`.
 
         distance = Distance(model, within=["encoder"])      # before fine-tuning
         ...
         distance.measure().total
 
     theta* is copied once, to main memory. Sharded parameters are gathered one at a time: every process
-    must call. Heads that are new have nothing to be compared with: leave them out with `within`.
+    must call `measure`. New heads have nothing to compare with: leave them out with `within`.
 
     within: names or prefixes of the parameters that count; by default all.
     reference: a module, or a mapping from parameter name to tensor (a saved `state_dict`), with the
-        names of `model`; what it holds beyond them is ignored.
+        names of `model`; other names are ignored.
     """
 
     def __init__(

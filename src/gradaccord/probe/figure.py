@@ -20,7 +20,7 @@ def require_matplotlib() -> None:
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of this size in inches; `figure.savefig(path)` writes what the suffix says."""
+    """An empty figure of this size in inches; `figure.savefig(path)` writes the suffix's format."""
     require_matplotlib()
     from matplotlib.figure import Figure
 

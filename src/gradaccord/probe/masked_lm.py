@@ -27,14 +27,14 @@ class MaskedLM:
         before = probe.measure(masked_lm)
         after = probe.measure(with_encoder(masked_lm, fine_tuned.bert))
 
-    Of the tokens that are not special a share is chosen; 80 % of them become the mask token, 10 % a
+    A share of the tokens that are not special is chosen; 80 % of them become the mask token, 10 % a
     random token, 10 % stay; the loss is the mean over chosen tokens of -log p(true token). The masks
     are drawn once, from `seed` alone: they are the same for every model, device and process. The model
     is left as it was. Only losses under the same tokenizer can be compared.
 
     texts: strings, or sequences of token ids. Strings are cut at `max_length` tokens.
     tokenizer: a Hugging Face tokenizer, or `Tokens` for ids.
-    share: of tokens to be predicted.
+    share: of tokens to predict.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class MaskedLM:
         """The mean loss over the chosen tokens, in evaluation mode.
 
         forward: from token ids and attention mask, both [texts, length], to logits [texts, length,
-            tokens]; by default the model is called as a Hugging Face masked-LM model is.
+            tokens]; by default the model is called like a Hugging Face masked-LM model.
         """
         call = _hugging_face(model) if forward is None else forward
         device = next(model.parameters()).device
@@ -89,9 +89,9 @@ class MaskedLM:
 def with_encoder(masked_lm: nn.Module, encoder: nn.Module) -> nn.Module:
     """A copy of a pretrained Hugging Face masked-LM model with the weights of a fine-tuned encoder.
 
-    The head stays the pretrained one, and so does its decoder matrix: it is cut loose from the word
-    embeddings it is usually tied to. Tied to embeddings that fine-tuning has moved, the loss would
-    measure the head's mismatch as well as the encoder's forgetting.
+    The head stays the pretrained one, with its decoder matrix, which is untied from the word
+    embeddings. Tied to embeddings that fine-tuning has moved, the loss would measure the head's
+    mismatch as well as the encoder's forgetting.
     """
     grafted: Any = copy.deepcopy(masked_lm)
     decoder = grafted.get_output_embeddings()

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from importlib import resources
+from typing import Literal, get_args
+
+Command = Literal["train", "pretrain"]
+COMMANDS: tuple[Command, ...] = get_args(Command)
 
 
-def recipe_texts() -> dict[str, str]:
-    """The recipes' files by name, sorted."""
-    files = [file for file in resources.files(__name__).iterdir() if file.name.endswith(".yaml")]
+def recipe_texts(command: Command = "train") -> dict[str, str]:
+    """The files of a command's recipes by name, sorted; those of `pretrain` are in its own folder."""
+    folder = resources.files(__name__)
+    place = folder / command if command == "pretrain" else folder
+    files = [file for file in place.iterdir() if file.name.endswith(".yaml")]
     texts = {file.name.removesuffix(".yaml"): file.read_text(encoding="utf-8") for file in files}
     return dict(sorted(texts.items()))

@@ -1,4 +1,4 @@
-"""The picture on top of a comparison's page: what was found, and what could have been."""
+"""The picture on top of a comparison's page: what was found, and what could have been found."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def forest_plot(data: ReportData) -> Figure | None:
         f"Difference to {usual} and to the control, points on {comparison.split}",
         forest([row for row in rows if row[1]], "points", "Differences of averages, with intervals."),
         f"● to {usual}, ◆ to the method's own control (left out where that is {usual}); lines: 95 % "
-        "intervals over seeds, not corrected for being several. Grey: too small for the test to notice "
-        "four times in five. Right of zero is better.",
+        "intervals over seeds, not corrected for multiple tests. Grey: too small for the test to "
+        "notice four times in five. Right of zero is better.",
     )
 
 

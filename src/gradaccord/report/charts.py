@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from html import escape
 from itertools import pairwise
 from statistics import fmean
+from typing import TypeAlias
 
 from gradaccord.report.svg import (
     COLOURS,
@@ -30,6 +31,8 @@ from gradaccord.report.svg import (
 
 FEW = 12  # points of a line that are also marked one by one
 CURVE = 4  # points that make a curve; fewer are drawn as dots with their errors
+LETTER, LINE = 6.0, 12.0  # pixels that a letter and a line of words take
+Place: TypeAlias = tuple[float, float]  # on the picture, in pixels
 
 
 @dataclass(frozen=True)
@@ -133,7 +136,8 @@ def line_chart(
     frame = Frame.around(
         [x for one in known for x, _, _ in one.points], [*ys, *near], x_room=0.0 if curves else 0.1
     )
-    parts = [frame.axes(x_label, y_label), "" if chance is None else _chance(chance, frame)]
+    lines = [[frame.at(x, y) for x, y, _ in one.points] for one in known]
+    parts = [frame.axes(x_label, y_label), "" if chance is None else _chance(chance, frame, lines)]
     parts += [_band(one, frame) for one in curves if any(e > 0 for _, _, e in one.points)]
     aside = _aside([one for one in known if one not in curves], frame)
     for one in known:
@@ -296,17 +300,42 @@ def _is_near(value: float, ys: Sequence[float]) -> bool:
     return low - (high - low) <= value <= high + (high - low)
 
 
-def _chance(value: float, frame: Frame) -> str:
-    """A dashed line where a guess would be, or its number at the edge that it lies beyond."""
+def _chance(value: float, frame: Frame, lines: Sequence[Sequence[Place]]) -> str:
+    """A dashed line where a guess would be, or its number at the edge that it lies beyond.
+
+    lines: of the curves; the words stand where the fewest of them pass.
+    """
     shown = f"chance {number(round(value, 1))}"
     at = min(max(value, frame.y0), frame.y1)
-    (left, y), (right, _) = frame.at(frame.x0, at), frame.at(frame.x1, at)
+    (left, y), (right, top) = frame.at(frame.x0, at), frame.at(frame.x1, frame.y1)
     if at != value:
         shown += " ↓" if value < at else " ↑"
-        return f'<text x="{right}" y="{y - 4:.1f}" class="label end over">{shown}</text>'
-    return (
-        f'<line x1="{left}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}" class="chance"/>'
-        f'<text x="{right}" y="{y - 4:.1f}" class="label end over">{shown}</text>'
+    width = LETTER * len(shown)
+    rows = [y - 4] + ([y + LINE] if y + LINE < frame.at(frame.x0, frame.y0)[1] else [])
+    rows = [row for row in rows if row - LINE >= top - 8] or rows
+    columns = [(right - width * k / 2) for k in range(2, int(2 * (right - left) / width) + 1)]
+    crossed = [p for one in lines for p in _along(one)]
+    places = [(x, row) for x in columns or [right - width] for row in rows]
+    x, row = min(places, key=lambda place: _inside(crossed, place[0], place[1], width))
+    words = f'<text x="{x + width:.1f}" y="{row:.1f}" class="label end over">{shown}</text>'
+    if at != value:
+        return words
+    return f'<line x1="{left}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}" class="chance"/>{words}'
+
+
+def _along(points: Sequence[Place]) -> list[Place]:
+    """Places a few pixels apart along a line."""
+    found = list(points)
+    for (x0, y0), (x1, y1) in pairwise(points):
+        count = int(max(abs(x1 - x0), abs(y1 - y0)) / 4)
+        found += [(x0 + (x1 - x0) * k / count, y0 + (y1 - y0) * k / count) for k in range(1, count)]
+    return found
+
+
+def _inside(crossed: Sequence[Place], left: float, bottom: float, width: float) -> int:
+    """How many places lie in the room of a line of words."""
+    return sum(
+        left - 3 <= x <= left + width + 3 and bottom - LINE <= y <= bottom + 3 for x, y in crossed
     )
 
 

@@ -19,7 +19,7 @@ from gradaccord.compare.specs import Spec, short_names
 from gradaccord.compare.summary import runs_in, summarise
 from gradaccord.runs.about import About, read_about
 from gradaccord.runs.files import CONFIG, LOG, damaged, folder_name
-from gradaccord.runs.log import records
+from gradaccord.runs.log import StepRecord, is_evaluation, records
 from gradaccord.runs.results import EvaluationRecord, Results
 from gradaccord.runs.versioned import first_mistake
 
@@ -38,28 +38,21 @@ class Steps:
         default_factory=lambda: {key: array("d") for key in ("loss", "dot", "cosine", "conflicts")}
     )  # NaN where a step has none
 
-    def add(self, record: Mapping[str, Any]) -> None:
+    def add(self, step: StepRecord) -> None:
         """The next step, as the log has it."""
-        try:
-            losses = record.get("loss") or {}
-            loss = math.fsum(losses.values()) / len(losses) if losses else math.nan
-            found = {key: record.get(key) for key in self.values} | {"loss": loss}
-            numbers = {k: math.nan if v is None else float(v) for k, v in found.items()}
-            gradients = float(record["gradients"])
-            if not 0 < gradients < math.inf:
-                return
-        except (KeyError, TypeError, ValueError, AttributeError):
-            return  # a line that is none of ours
-        self.gradients.append(gradients)
-        for key, own in self.values.items():
-            own.append(numbers[key])
+        if 0 < step.gradients < math.inf:
+            self.gradients.append(step.gradients)
+            self.values["loss"].append(step.mean_loss)
+            for key in ("dot", "cosine", "conflicts"):
+                value = getattr(step, key)
+                self.values[key].append(math.nan if value is None else value)
 
     def __len__(self) -> int:
         return len(self.gradients)
 
     @classmethod
     def side_by_side(cls, parts: Sequence[Steps]) -> Steps:
-        """Of models that were trained one after another, as if all had been trained at once."""
+        """Steps of models that were trained one after another, as if all had been trained at once."""
         order = sorted(
             (g * len(parts), p, i) for p, own in enumerate(parts) for i, g in enumerate(own.gradients)
         )
@@ -122,13 +115,20 @@ class ReportData:
 def read_report_data(folder: Path) -> ReportData:
     """A run's folder, or one that `gradaccord compare` wrote, be it finished or not."""
     if not folder.is_dir():
-        raise ValueError(f"{folder} is no folder: give {WANTED}.")
+        raise ValueError(f"{folder} is not a folder: give {WANTED}.")
     if Results.exists(folder):
         run = read_run(folder)
         return ReportData(folder, {run.results.method_name: [run]})
     runs = {(own.parent.name, _seed(own)): own for own in sorted(folder.glob("*/seed-*"))}
     runs = {key: own for key, own in runs.items() if key[1] >= 0}
     if not any(map(Results.exists, runs.values())):
+        from gradaccord.meta.settings import SETTINGS
+
+        if any((own / SETTINGS).is_file() for own in (folder, *folder.glob("seed-*"))):
+            raise ValueError(
+                f"{folder} holds a few-shot run: `gradaccord fewshot figures {folder}` draws it, and "
+                "`fewshot eval` tests it."
+            )
         state = "only unfinished runs" if runs or (folder / CONFIG).exists() else "no run"
         raise ValueError(f"{folder} holds {state}: give {WANTED} with at least one that is finished.")
     if Comparison.exists(folder):
@@ -165,7 +165,7 @@ def read_run(folder: Path, every: int | None = None, results: Results | None = N
 
 
 def _every(folders: Iterable[Path]) -> int:
-    """Of how many steps one is read, so that all logs together take seconds, however long they are."""
+    """Every how many steps one is read: all logs together take seconds, however long they are."""
     logs = [path for own in folders for path in (own / LOG, *own.glob(f"*/{LOG}"))]
     return 1 + sum(path.stat().st_size for path in logs if path.exists()) // WHOLE
 
@@ -175,9 +175,10 @@ def _read_log(path: Path, every: int) -> tuple[Steps, list[dict[str, Any]]]:
     steps, evaluations = Steps(), []
     if path.exists():
         for record in records(path, every):
-            if record.get("event") == "step" and record.get("phase") == "main":
-                steps.add(record)
-            elif record.get("event") == "evaluation":
+            step = StepRecord.of(record)
+            if step is not None and step.phase == "main":
+                steps.add(step)
+            elif is_evaluation(record):
                 evaluations.append(record)
     return steps, evaluations
 

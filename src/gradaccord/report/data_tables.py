@@ -9,7 +9,7 @@ from gradaccord.tasks.data_card import PERCENTILES, DataCard
 
 
 def data_tables(cards: Mapping[str, DataCard]) -> list[Table]:
-    """Of a run's tasks; empty for runs that lack the cards."""
+    """The tables of a run's tasks; empty for runs that lack the cards."""
     splits, classes, examples = [], [], []
     for task, card in cards.items():
         for split, own in card.splits.items():
@@ -36,7 +36,7 @@ def data_tables(cards: Mapping[str, DataCard]) -> list[Table]:
             ["task", "split", "examples", "labelled", "empty", "repeated", "contradicting", "also",
              *(f"tokens, {p} %" for p in PERCENTILES), "cut, %"],
             splits,
-            "Empty: a text of the example is. Repeated: the same example stands further up; "
+            "Empty: with an empty text. Repeated: the same example occurs earlier; "
             "contradicting: with another label. Also: the same example in another split. Tokens: "
             "percentiles over rows. Cut: texts that are longer than the model reads.",
         ),

@@ -33,15 +33,15 @@ class Picture(BaseModel):
         return Figure(self.id, self.title, image, self.caption)
 
     def _content(self, folder: Path) -> bytes:
-        """Of a picture inside the folder alone: the page may be given away."""
+        """The picture's bytes; only from inside the folder, since the page may be given away."""
         path = (folder / self.file.replace("\0", "")).resolve()
         if "\0" not in self.file and path.is_relative_to(folder.resolve()) and path.is_file():
             content = path.read_bytes()
             if content.startswith(SIGNATURE):
                 return content
         raise ValueError(
-            f"{folder / Extras.FILE} names the picture {self.file!r}, which is no PNG inside it: "
-            "run the command that wrote it again."
+            f"{folder / Extras.FILE} names the picture {self.file!r}, which is not a PNG inside its "
+            "folder: run the command that wrote it again."
         )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gradaccord.meta.figures import validation_figure, write
-from gradaccord.meta.records import RunRecord, read_records
+from gradaccord.meta.records import FewShotRecord, read_records
 from gradaccord.runs.escape import markdown
 from gradaccord.runs.files import folder_name, write_atomic
 
@@ -24,10 +24,16 @@ PUBLISHED = {
 }
 
 
-def results_section(records: Sequence[RunRecord]) -> str:
+def results_section(records: Sequence[FewShotRecord]) -> str:
     """The table of all tests, and a curve for each kind of task; empty without records."""
     if not records:
         return ""
+    curves = [f"![Validation accuracy, {name}](figures/{name}.png)" for name in _groups(records)]
+    return "\n".join([results_table(records), "", *curves])
+
+
+def results_table(records: Sequence[FewShotRecord]) -> str:
+    """Every test of the runs, beside the published number."""
     lines = [
         "| Learner | data | ways, shots | transductive | ours, % | published, % | seed | iterations "
         "| core-hours |",
@@ -45,20 +51,13 @@ def results_section(records: Sequence[RunRecord]) -> str:
                 f"| {published} | {record.seed} "
                 f"| {record.iterations:,}{unfinished} | {_core_hours(record)} |"
             )
-    lines += ["", "± is half of the 95 % interval over test tasks.", ""]
-    lines += [f"![Validation accuracy, {name}](figures/{name}.png)" for name in _groups(records)]
-    return "\n".join(lines)
-
-
-def is_current(page: Path, folder: Path) -> bool:
-    """Whether the page shows the records of a folder as they are."""
-    return _split(page)[1].strip() == results_section(read_records(folder)).strip()
+    return "\n".join([*lines, "", "± is half of the 95 % interval over test tasks."])
 
 
 def write_results(page: Path, folder: Path) -> list[Path]:
     """Put the records of a folder between the page's two marks, and draw the curves beside it."""
     records = read_records(folder)
-    before, _, after = _split(page)
+    before, after = _around(page)
     section = results_section(records)
     write_atomic(page, before + BEGIN + "\n" + (f"\n{section}\n\n" if section else "") + END + after)
     written = [page]
@@ -73,15 +72,15 @@ def write_results(page: Path, folder: Path) -> list[Path]:
     return written
 
 
-def _core_hours(record: RunRecord) -> str:
+def _core_hours(record: FewShotRecord) -> str:
     if record.core_hours is not None:
         return f"{record.core_hours:.2f}"
     return f"not recorded (training took {record.training_hours:.2f} h)"
 
 
-def _groups(records: Sequence[RunRecord]) -> dict[str, list[RunRecord]]:
+def _groups(records: Sequence[FewShotRecord]) -> dict[str, list[FewShotRecord]]:
     """Runs whose validation curves belong into one figure, by its name."""
-    found: dict[str, list[RunRecord]] = {}
+    found: dict[str, list[FewShotRecord]] = {}
     for record in records:
         s = record.settings
         mode = "-transductive" if s.transductive else ""
@@ -90,12 +89,11 @@ def _groups(records: Sequence[RunRecord]) -> dict[str, list[RunRecord]]:
     return found
 
 
-def _split(page: Path) -> tuple[str, str, str]:
+def _around(page: Path) -> tuple[str, str]:
+    """What stands before and after the results."""
     text = page.read_text(encoding="utf-8")
     if text.count(BEGIN) != 1 or text.count(END) != 1:
         raise ValueError(
             f"{page} has no place for the results: put the lines {BEGIN} and {END} into it."
         )
-    before, rest = text.split(BEGIN)
-    section, after = rest.split(END)
-    return before, section, after
+    return text.partition(BEGIN)[0], text.partition(END)[2]

@@ -1,4 +1,4 @@
-"""What the encoder forgets: masked-LM losses on texts, those of trained tasks apart from the others."""
+"""What the encoder forgets: masked-LM losses on texts of trained tasks and of others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of a run or a comparison: what stands in its sections."""
+"""The page of a run or a comparison: what its sections show."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def _findings(data: ReportData) -> list[str]:
         "One run says nothing about chance: gradaccord compare repeats it over seeds.",
     ]
     if no_skill:
-        found.insert(1, f"No better than the same answer always on {', '.join(no_skill)}.")
+        found.insert(1, f"No better than a constant answer on {', '.join(no_skill)}.")
     return found if scores else found[1:]
 
 
@@ -162,7 +162,7 @@ def _warnings(data: ReportData) -> list[str]:
     marked = {task: None for own in data.comparison.methods for task in own.marks}
     if marked:
         found.append(
-            "Some methods are no better than the same answer always (* below) on "
+            "Some methods are no better than a constant answer (* below) on "
             f"{', '.join(marked)}: differences there may mean nothing."
         )
     if missing:
@@ -176,7 +176,7 @@ def _method(results: Results) -> str:
 
 
 def _time(cost: Cost) -> str:
-    """Of the processor, or of the clock where a resumed run does not know it."""
+    """Processor time, or that of the clock where a resumed run does not know it."""
     if cost.cpu_seconds is None:
         return f"{cost.seconds:.0f} s"
     return f"{cost.cpu_seconds:.0f} s of processor time"
@@ -258,7 +258,7 @@ def _environment(about: About) -> Iterator[tuple[str, str]]:
 
 
 def _configurations(data: ReportData) -> dict[str, str]:
-    """Of each method's first run."""
+    """The configuration of each method's first run."""
     return {
         f"Configuration of {name}, seed {runs[0].results.seed}": runs[0].config
         for name, runs in data.methods.items()

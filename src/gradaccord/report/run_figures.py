@@ -40,7 +40,7 @@ def learning(data: ReportData) -> list[Figure]:
         "Training loss",
         "loss",
         "loss, mean of tasks",
-        f"{data.band}The horizontal axis is what every method pays in.",
+        f"{data.band}The horizontal axis is the budget.",
     )
     if data.comparison is None and len(first.evaluations) < CURVE:  # `run_tables.course` has them
         return drawn([loss])
@@ -78,7 +78,7 @@ def alignment(data: ReportData) -> list[Figure]:
     steps = (
         ("dot", "Dot product within a step", "dot product", f"{single} Gradients' lengths count."),
         ("cosine", "Cosine within a step", "cosine", f"{single} Lengths do not count."),
-        ("conflicts", "Conflicts within a step", "share of pairs", "Pairs that point apart."),
+        ("conflicts", "Conflicts within a step", "share of pairs", "Pairs with a cosine below 0."),
     )
     return drawn(
         [
@@ -101,7 +101,7 @@ def alignment(data: ReportData) -> list[Figure]:
 
 
 def distance(data: ReportData) -> Figure:
-    """How far the encoder has moved."""
+    """Figure: how far each method has moved the encoder, over training."""
     return over_evaluations(
         data,
         "distance",
@@ -240,7 +240,7 @@ def _trade_off(data: ReportData) -> Figure:
 
 
 def _cosines(data: ReportData) -> Iterator[Figure]:
-    """Of the first method as they are, of the others their differences to it."""
+    """The cosines of the first method, and how those of the others differ from them."""
     base: Matrix | None = None
     first = data.names[next(iter(data.methods))]
     for name, runs in data.methods.items():
@@ -267,7 +267,7 @@ def _cosines(data: ReportData) -> Iterator[Figure]:
             f"cosines-{name}",
             title,
             heat_map(tasks, shown, f"{title}.", low=-reach, high=reach),
-            f"{caption}; each over several batches averaged first.",
+            f"{caption}; gradients are averaged over several batches first.",
         )
 
 

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from gradaccord.compare.comparison import AVERAGE, UNSEEN, Standing
+from gradaccord.compare.comparison import AVERAGE, UNSEEN, NoSkill, Standing
 from gradaccord.compare.statistics import PAIRS, Difference, Mean, corrected, short_p
 from gradaccord.compare.summary import scores_by_seed
 from gradaccord.report.charts import CURVE
@@ -50,10 +50,9 @@ def leaderboard(data: ReportData) -> Table | None:
          "distance", "processor", "gradients", "memory", "seeds"],
         rows,
         f"Average of the trained tasks' main metrics on {comparison.split}, mean ± standard error "
-        "over seeds. Differences are in points, paired by seed, ± half of their 95 % interval. The "
-        "verdict goes by p below 0.05 as corrected by Holm for all "
-        f"{comparison.tests_with_p} tests; “control as good”: better than the baseline, but not "
-        "clearly than its own control. p values stand below, under Differences. Train loss, task "
+        "over seeds. Differences are in points, paired by seed, ± half of their 95 % interval; "
+        f"{comparison.verdicts_by}. “control as good”: better than the baseline, but not "
+        "clearly better than its own control. p values are under Differences. Train loss, task "
         "cosine and distance from the start are those of the last evaluation; processor time, batch "
         "gradients and peak memory are relative to the baseline."
         + ("" if comparison.budget is None else f" {comparison.budget.sentence}"),
@@ -75,8 +74,8 @@ def per_task(data: ReportData) -> Table | None:
         ]
         for own in comparison.methods
     ]
-    for what in ("chance", "majority") if comparison.references else ():
-        known = [comparison.references.get(task, {}).get(what) for task in (AVERAGE, *tasks)]
+    for what in NoSkill.model_fields if comparison.references else ():
+        known = [getattr(comparison.references.get(task), what, None) for task in (AVERAGE, *tasks)]
         rows.append([named(what), *(number_cell(value, "{:.2f}") for value in known)])
     headings = [f"{t} ({metrics[t]})" + ("" if t in trained else ", never trained on") for t in tasks]
     return Table(
@@ -85,7 +84,7 @@ def per_task(data: ReportData) -> Table | None:
         ["method", AVERAGE, *headings],
         rows,
         f"In percent on {comparison.split}, mean ± standard error over seeds. Chance is a guess, "
-        "majority the same answer always; * marks a method that predicts one class or is not above "
+        "majority always the same answer; * marks a method that predicts one class or is not above "
         "majority by two standard errors at that number of examples.",
     )
 
@@ -111,17 +110,16 @@ def no_skill(data: ReportData) -> Table | None:
     ]  # fmt: skip
     return Table(
         "no-skill",
-        "No better than the same answer always",
+        "No better than a constant answer",
         ["method", *tasks],
         rows,
         "Seeds whose score is below the majority's, within noise of it (two standard errors at that "
-        "number of examples), or of a model that predicts one class: differences there may mean "
-        "nothing.",
+        "number of examples), or whose model predicts one class: differences there may mean nothing.",
     )
 
 
 def differences(data: ReportData) -> Table | None:
-    """Of every method and task, to the baseline and to the method's own control."""
+    """Every method and task against the baseline and against the method's own control."""
     comparison = data.comparison
     if comparison is None or len(data.methods) < 2:
         return None
@@ -177,11 +175,18 @@ def differences(data: ReportData) -> Table | None:
             "could see",
         ],
         rows,
-        "In points of percent, mean ± standard error of the differences seed by seed, p of the paired "
-        "t-test. Of many tests some fall below 0.05 by chance: beside it is p as corrected by Holm, "
-        f"for the {of_averages} tests of averages together and for the {of_tasks} of single tasks. "
-        "Could see: the smallest true difference that the test finds four times in five. "
+        "In percentage points, mean ± standard error of the differences seed by seed, p of the paired "
+        "t-test. "
+        + (_correction(of_averages, of_tasks) if of_averages or of_tasks else "")
+        + "Could see: the smallest true difference that the test finds four times in five. "
         f"Fewer than {PAIRS} pairs of seeds, or equal differences, have no p value.",
+    )
+
+
+def _correction(of_averages: int, of_tasks: int) -> str:
+    return (
+        "Of many tests some fall below 0.05 by chance: Holm p corrects for that, over the "
+        f"{of_averages} tests of averages together and over the {of_tasks} of single tasks. "
     )
 
 
@@ -209,7 +214,7 @@ def scores(data: ReportData) -> Table | None:
         return None
     caption = (
         f"In percent, at the best weights on dev (step {results.best_step}). Chance is a guess, "
-        "majority the same answer always."
+        "majority always the same answer."
     )
     more = [f"{what}, {split}" for split in splits for what in ("chance", "majority")]
     return Table("scores", "Scores", ["task", "metric", *splits, *more, "note"], rows, caption)
@@ -316,9 +321,7 @@ def _beside(known: Sequence[Reference | None]) -> list[Cell]:
 def _difference(difference: Difference | None) -> Cell:
     if difference is None or not difference.count:
         return Cell(NONE)
-    half = difference.half_interval
-    shown = f"{difference.mean:+.2f}" + (f" ± {half:.2f}" if math.isfinite(half) else "")
-    return Cell(shown, difference.mean)
+    return Cell(difference.with_interval, difference.mean)
 
 
 def _paired(between: Difference | None) -> list[Cell]:

@@ -30,12 +30,12 @@ SHAPES = (
 
 
 def colour(mark: int) -> str:
-    """Of the mark-th method."""
+    """The colour of the mark-th method."""
     return COLOURS[mark % len(COLOURS)]
 
 
 def dash(mark: int) -> str:
-    """Of the mark-th method; where colours repeat, dashes do not."""
+    """The dashes of the mark-th method's line; where colours repeat, dashes do not."""
     return DASHES[(mark + mark // len(COLOURS)) % len(DASHES)]
 
 
@@ -156,12 +156,12 @@ def number(value: float) -> str:
 
 
 def signed(value: float, form: str = ".2f") -> str:
-    """With its sign, minus as typeset."""
+    """A number with its sign, minus as typeset."""
     return f"{value:+{form}}".replace("-", "−") if value else "0"
 
 
 def cut(text: str, most: int) -> str:
-    """At most so many characters."""
+    """The text, shortened to at most so many characters."""
     return text if len(text) <= most else text[: most - 1] + "…"
 
 

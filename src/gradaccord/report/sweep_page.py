@@ -12,14 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from gradaccord.compare.statistics import Mean
-from gradaccord.compare.sweep import (
-    BEST,
-    FAILURE,
-    STORAGE,
-    read_study,
-    trial_folder,
-    write_best,
-)
+from gradaccord.compare.study import has_study, read_study
+from gradaccord.compare.sweep import BEST, FAILURE, trial_folder, write_best
 from gradaccord.report.charts import bars, dots
 from gradaccord.report.html import fill
 from gradaccord.report.section import NONE, Cell, Figure, Section, Table, drawn, mean_cell, named
@@ -57,7 +51,7 @@ class Sweep:
 
 def is_sweep(folder: Path) -> bool:
     """Whether a folder is one of `gradaccord sweep`."""
-    return (folder / STORAGE).exists()
+    return has_study(folder)
 
 
 def render_sweep(folder: Path) -> str:
@@ -85,7 +79,7 @@ def render_sweep(folder: Path) -> str:
 def importances(study: Any) -> dict[str, float]:
     """The share of the scores' variance that each setting explains, by fANOVA.
 
-    Empty if none can be told. Hutter, Hoos and Leyton-Brown 2014, as Optuna has it.
+    Empty if it is unknown. Hutter, Hoos and Leyton-Brown 2014, as Optuna has it.
     """
     from optuna.importance import FanovaImportanceEvaluator, get_param_importances
 
@@ -129,7 +123,7 @@ def _matters(sweep: Sweep) -> list[Figure]:
             "importance",
             "Importance of the settings",
             bars(list(sweep.importance.items()), "", alt),
-            f"By fANOVA over {len(sweep.finished)} trials; of few trials it is a guess.",
+            f"By fANOVA over {len(sweep.finished)} trials; with few trials it is a guess.",
         )
     ]
     for key in sweep.settings:
@@ -161,7 +155,7 @@ def _why_no_importance(sweep: Sweep) -> list[str]:
 
 
 def _by_value(sweep: Sweep) -> list[Table]:
-    """Of settings that are words, which have no axis."""
+    """Tables of settings that are words, which have no axis."""
     rows = []
     for key in sweep.settings:
         trials = [t for t in _with(sweep, key) if t.value is not None]
@@ -241,12 +235,12 @@ def _state(sweep: Sweep, trial: Any) -> str:
 
 
 def _scores(sweep: Sweep, trial: Any) -> list[float]:
-    """Of a trial's runs."""
+    """The dev scores of a trial's runs."""
     return [results.average("dev") for results in _results(sweep, trial)]
 
 
 def _processor_seconds(sweep: Sweep, trial: Any) -> float | None:
-    """Of a trial's runs together; None where one does not know it or did not end."""
+    """Processor time of a trial's runs together; None where one does not know it or did not end."""
     known = [results.cost.cpu_seconds for results in _results(sweep, trial)]
     spent = [seconds for seconds in known if seconds is not None]
     return sum(spent) if trial.value is not None and spent and len(spent) == len(known) else None
@@ -268,7 +262,7 @@ def _range(tried: Sequence[Any]) -> str:
         if hasattr(one, "choices"):
             found[", ".join(_shown(choice) for choice in one.choices)] = None
         else:
-            scale = ", by its logarithm" if one.log else ""
+            scale = ", on a log scale" if one.log else ""
             found[f"{_shown(one.low)} to {_shown(one.high)}{scale}"] = None
     return "; ".join(found)
 

@@ -8,10 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gradaccord.compare.comparison import AVERAGE
 from gradaccord.compare.statistics import Difference, corrected
-from gradaccord.reproduce.entry import Entry, Setting, Size
+from gradaccord.reproduce.entry import Design, Entry, Size
 from gradaccord.reproduce.plan import is_current
-from gradaccord.reproduce.records import AVERAGE, RunRecord, by_seed, read_records
+from gradaccord.reproduce.records import RunRecord, by_seed, read_records
 
 ALL = "all variants"  # the mean over them, seed by seed
 
@@ -40,7 +41,7 @@ class Tested:
         return self.difference.half_interval
 
     @property
-    def seen(self) -> float:
+    def detectable(self) -> float:
         """The smallest true difference that this test sees with 80 % power; NaN without a test."""
         return self.difference.smallest_effect
 
@@ -57,37 +58,37 @@ class Tested:
 
 def current_records(entry: Entry, results: Path, size: Size = "small") -> list[RunRecord]:
     """The records that were made with the present settings of an entry."""
-    setting = entry.small if size == "small" else entry.full
-    if setting is None:
+    design = entry.small if size == "small" else entry.full
+    if design is None:
         return []
     return [
         record
         for record in read_records(results, entry.runs, size)
-        if record.variant in setting.variants
-        and record.arm in setting.arms
-        and is_current(record, setting.content(record.variant, record.arm))
+        if record.variant in design.variants
+        and record.arm in design.arms
+        and is_current(record, design.content(record.variant, record.arm))
     ]
 
 
-def differences_of(setting: Setting, records: Sequence[RunRecord]) -> list[Tested]:
+def differences_of(design: Design, records: Sequence[RunRecord]) -> list[Tested]:
     """All tests that have a pair of runs, the primary one first.
 
     p values are corrected by Holm for all tests of a scope: those on the mean of all variants are one
     family, those on each single variant another.
     """
-    scopes = [*setting.variants, *([ALL] if len(setting.variants) > 1 else [])]
+    scopes = [*design.variants, *([ALL] if len(design.variants) > 1 else [])]
     found: list[Tested] = []
     for scope in scopes:
-        made = [test for test in _of_scope(setting, scope, records) if test.difference.count]
+        made = [test for test in _of_scope(design, scope, records) if test.difference.count]
         family = corrected({i: test.difference for i, test in enumerate(made)})
         found += [replace(test, difference=family[i]) for i, test in enumerate(made)]
     return sorted(found, key=lambda test: (not test.primary, test.scope != ALL))
 
 
-def primary_scope(setting: Setting) -> str:
+def primary_scope(design: Design) -> str:
     """Where the primary test is made: on its variant, or on the mean of all."""
-    named = setting.primary.variant if setting.primary else None
-    return named or (ALL if len(setting.variants) > 1 else next(iter(setting.variants)))
+    named = design.primary.variant if design.primary else None
+    return named or (ALL if len(design.variants) > 1 else next(iter(design.variants)))
 
 
 def seeds_of(
@@ -107,39 +108,39 @@ def seeds_of(
     return {seed: statistics.fmean(values[seed] for values in each) for seed in sorted(common)}
 
 
-def _of_scope(setting: Setting, scope: str, records: Sequence[RunRecord]) -> Iterator[Tested]:
-    metric = setting.primary.metric if setting.primary else AVERAGE
-    lower = setting.primary is not None and setting.primary.better == "lower"
-    for budget in setting.budgets:
-        for arm, against in _pairs(setting, budget):
+def _of_scope(design: Design, scope: str, records: Sequence[RunRecord]) -> Iterator[Tested]:
+    metric = design.primary.metric if design.primary else AVERAGE
+    lower = design.primary is not None and design.primary.better == "lower"
+    for budget in design.budgets:
+        for arm, against in _pairs(design, budget):
             ours, theirs = (
-                seeds_of(records, scope, budget, name, metric, list(setting.variants))
+                seeds_of(records, scope, budget, name, metric, list(design.variants))
                 for name in (arm, against)
             )
             yield Tested(
                 scope, budget, arm, against, metric, lower,
-                _is_primary(setting, scope, budget, arm, against), Difference.between(ours, theirs),
+                _is_primary(design, scope, budget, arm, against), Difference.between(ours, theirs),
             )  # fmt: skip
 
 
-def _is_primary(setting: Setting, scope: str, budget: str, arm: str, against: str) -> bool:
-    chosen = setting.primary
+def _is_primary(design: Design, scope: str, budget: str, arm: str, against: str) -> bool:
+    chosen = design.primary
     return (
         chosen is not None
         and (arm, against) == (chosen.arm, chosen.against)
-        and budget == (chosen.budget or next(iter(setting.budgets)))
-        and scope == primary_scope(setting)
+        and budget == (chosen.budget or next(iter(design.budgets)))
+        and scope == primary_scope(design)
     )
 
 
-def _pairs(setting: Setting, budget: str) -> list[tuple[str, str]]:
+def _pairs(design: Design, budget: str) -> list[tuple[str, str]]:
     """Arm and what it is compared with; each pair once, that of the primary test as it names it."""
-    run = [arm for arm in setting.arms if arm in setting.arms_at(budget)]  # type: ignore[arg-type]
+    run = [arm for arm in design.arms if arm in design.arms_at(budget)]  # type: ignore[arg-type]
     pairs = []
-    if setting.primary is not None:
-        pairs.append((setting.primary.arm, setting.primary.against))
-    pairs += [(arm, setting.baseline) for arm in run if setting.baseline is not None]
-    pairs += list(setting.controls.items())
+    if design.primary is not None:
+        pairs.append((design.primary.arm, design.primary.against))
+    pairs += [(arm, design.baseline) for arm in run if design.baseline is not None]
+    pairs += list(design.controls.items())
     once = {frozenset(pair): pair for pair in reversed(pairs)}
     return [
         pair

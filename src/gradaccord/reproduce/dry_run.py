@@ -12,15 +12,16 @@ from typing import Any
 
 import yaml
 
-from gradaccord.reproduce.entry import COMPARE, FEWSHOT, Entry, Plain, Setting, Size
+from gradaccord.reproduce.entry import COMPARE, FEWSHOT, Design, Entry, Plain, Size
 from gradaccord.reproduce.grid import Grid
 from gradaccord.reproduce.plan import Planned, missing_files
 from gradaccord.reproduce.run import config_of
 from gradaccord.reproduce.special.pool import find_experiment
 from gradaccord.runs.duration import duration
 from gradaccord.runs.usage import peak_memory
-from gradaccord.train.dry_run import STEPS, estimate
+from gradaccord.train.dry_run import estimate
 
+ITERATIONS = 3  # of a few-shot run, timed
 TRIED = 200  # steps of an experiment on a made-up problem
 _COUNTED = {True: ", evaluation and probes included", False: ", evaluation not counted"}
 BRIEF = ("valley",)  # experiments whose setting `steps` may be cut to so few
@@ -30,9 +31,9 @@ def dry_run(
     entry: Entry, size: Size, planned: Sequence[Planned], data: Path | None
 ) -> Iterator[list[str]]:
     """Paragraphs, one by one: settings, a table of times, and the whole."""
-    setting = entry.setting(size)
-    yield list(_described(entry, setting, size))
-    absent = missing_files(setting.needs, setting.publisher, data)
+    design = entry.design(size)
+    yield list(_described(entry, design, size))
+    absent = missing_files(design.needs, design.publisher, data)
     if absent is not None:
         yield [f"Nothing was timed. {absent}"]
         return
@@ -46,9 +47,7 @@ def dry_run(
         rows.append((", ".join(_key(one)), str(count), steps, time_, memory_))
     headings = ("variant, budget, arm", "runs", "steps", "time a run", "MB")
     yield Grid(f"Timed on this machine{_COUNTED[entry.kind == COMPARE]}", headings, tuple(rows)).text()
-    stated = (
-        "" if setting.core_hours is None else f" The entry states {setting.core_hours:g} core-hours."
-    )
+    stated = "" if design.core_hours is None else f" The entry states {design.core_hours:g} core-hours."
     if math.isnan(seconds):
         yield [f"{len(planned)} runs; an experiment of this kind is not timed.{stated}"]
     else:
@@ -59,21 +58,21 @@ def _key(planned: Planned) -> tuple[str, str, str]:
     return planned.variant, planned.budget, planned.arm
 
 
-def _described(entry: Entry, setting: Setting, size: Size) -> Iterator[str]:
+def _described(entry: Entry, design: Design, size: Size) -> Iterator[str]:
     """Model, data, methods and hyper-parameters, as the entry has them."""
     yield f"{entry.name}, {size}: {entry.title}"
     for label, lines in (
-        ("in place of the published setting", setting.substitutions),
-        ("not stated in the paper", setting.unstated),
-        ("needs", setting.needs),
+        ("in place of the published setting", design.substitutions),
+        ("not stated in the paper", design.unstated),
+        ("needs", design.needs),
     ):
         for line in lines:
             yield f"{label}: {line}"
-    for name, content in (("every run", setting.config), *_named("variant", setting.variants)):
+    for name, content in (("every run", design.config), *_named("variant", design.variants)):
         yield from _nested(name, content)
-    for name, content in _named("arm", setting.arms):
+    for name, content in _named("arm", design.arms):
         yield from _nested(name, content)
-    yield f"seeds: {setting.seeds}; budgets: {', '.join(setting.budgets)}"
+    yield f"seeds: {design.seeds}; budgets: {', '.join(design.budgets)}"
 
 
 def _named(kind: str, contents: dict[str, Plain]) -> list[tuple[str, Plain]]:
@@ -127,7 +126,7 @@ def _few_shot(settings: Plain, data: Path | None, folder: Path) -> tuple[str, fl
 
     def stop() -> bool:
         ends.append(time.perf_counter())
-        return len(ends) > STEPS
+        return len(ends) > ITERATIONS
 
     run.train(stop=stop)
     pace = min(after - before for before, after in pairwise(ends))

@@ -12,9 +12,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from gradaccord.compare.budget import BudgetKind
 from gradaccord.core.did_you_mean import nearest
 from gradaccord.reproduce.merge import merged
-from gradaccord.train.config_file import parse_yaml
+from gradaccord.runs.config_files import parse_yaml
+from gradaccord.runs.config_sections import Count, Positive
 
 PAPERS = {
     "controls": "Positive controls: differences that must be found",
@@ -28,7 +30,6 @@ FOLDER = Path(__file__).parent / "entries"
 MAIN = "main"  # the variant of a setting that names none
 DATA, COMPARE, FEWSHOT = "data", "compare", "fewshot"
 Size = Literal["small", "full"]
-Budget = Literal["epochs", "gradients", "seconds"]
 Plain = dict[str, Any]
 
 
@@ -59,21 +60,21 @@ class Primary(_Section):
     metric: str = "average"  # or `overall`, a task, task.metric, a probe: see RunRecord.value
     arm: str
     against: str
-    smallest_effect: Annotated[float, Field(gt=0)]
+    smallest_effect: Positive
     variant: str | None = None  # default: the mean over all
-    budget: Budget | None = None  # default: the first
+    budget: BudgetKind | None = None  # default: the first
     better: Literal["higher", "lower"] = "higher"
 
 
-class Setting(_Section):
+class Design(_Section):
     """What is run: arms on variants of a configuration, over seeds, at each budget."""
 
     config: Plain = {}
     arms: Annotated[dict[str, Plain], Field(min_length=1)]
     variants: Annotated[dict[str, Plain], Field(min_length=1)] = {MAIN: {}}
-    seeds: Annotated[int, Field(ge=1)] = 5
+    seeds: Count = 5
     # A list, or a mapping to the arms that are run at a budget (null: all).
-    budgets: Annotated[dict[Budget, tuple[str, ...] | None], Field(min_length=1)] = {"epochs": None}
+    budgets: Annotated[dict[BudgetKind, tuple[str, ...] | None], Field(min_length=1)] = {"epochs": None}
     unstated: tuple[str, ...] = ()
     substitutions: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()  # data files, from the folder of --data
@@ -97,7 +98,7 @@ class Setting(_Section):
         return dict.fromkeys(value) if isinstance(value, list | tuple) else value
 
     @model_validator(mode="after")
-    def _names_exist(self) -> Setting:
+    def _names_exist(self) -> Design:
         named = {"baseline": self.baseline, **{f"controls.{arm}": arm for arm in self.controls}}
         named |= {f"controls.{arm} ": other for arm, other in self.controls.items()}
         for budget, arms in self.budgets.items():
@@ -124,7 +125,7 @@ class Setting(_Section):
         """The configuration of one arm on one variant, as plain values."""
         return merged(self.base(variant), self.arms[arm])
 
-    def arms_at(self, budget: Budget) -> tuple[str, ...]:
+    def arms_at(self, budget: BudgetKind) -> tuple[str, ...]:
         """The arms that are run at a budget."""
         return self.budgets[budget] or tuple(self.arms)
 
@@ -141,7 +142,7 @@ class Reused(_Section):
     variants: tuple[str, ...] = ()  # of the small setting
     baseline: str | None = None  # default: that of the other entry
 
-    def check(self, whole: Setting) -> None:
+    def check(self, whole: Design) -> None:
         """Refuse names that the other entry's small setting does not have."""
         for what, names, known in (
             ("arm", self.arms, whole.arms),
@@ -151,7 +152,7 @@ class Reused(_Section):
                 if name not in known:
                     raise ValueError(f"there is no {what} {name!r}: {nearest(name, list(known))}")
 
-    def part_of(self, whole: Setting) -> Setting:
+    def part_of(self, whole: Design) -> Design:
         """What there is of the arms and variants, at no cost once the other entry was run."""
         arms = _part(whole.arms, self.arms)
         at = {
@@ -159,7 +160,7 @@ class Reused(_Section):
             for budget in whole.budgets
         }
         baseline = self.baseline or whole.baseline
-        return Setting(
+        return Design(
             **whole.model_dump(
                 include={"config", "seeds", "unstated", "substitutions", "needs", "publisher"}
             ),
@@ -185,8 +186,8 @@ class Entry(_Section):
     kind: str = COMPARE
     published: Published
     ours: Published | None = None  # of the kind `data`: from elsewhere, under the same names
-    full: Setting | None = None
-    small: Setting | None = None
+    full: Design | None = None
+    small: Design | None = None
     records_of: Reused | None = None  # both settings are those of another entry, and so are the runs
     recipe_only: str | None = None  # the data file that is missing
 
@@ -211,7 +212,7 @@ class Entry(_Section):
         """The entry under whose name its runs are recorded."""
         return self.name if self.records_of is None else self.records_of.entry
 
-    def setting(self, size: Size) -> Setting:
+    def design(self, size: Size) -> Design:
         """The small or the full one."""
         found = self.small if size == "small" else self.full
         if found is None:

@@ -43,25 +43,27 @@ class Drawn:
 
 
 def primary_tests(entries: Mapping[str, Entry], results: Path) -> Drawn | None:
-    """Every primary test that has runs, in units of the smallest effect worth having."""
+    """Every primary test that is run to its end, in units of the smallest effect worth having."""
     rows = []
     for name, entry in entries.items():
-        test = status_of(entry, results).primary
+        status = status_of(entry, results)
+        test = status.primary if status.verdict != "not run" else None
         if test is not None and entry.small is not None and entry.small.primary is not None:
             unit = entry.small.primary.smallest_effect
             label = f"{name}\n{test.arm} against {test.against}"
             half = test.half / unit if math.isfinite(test.half) else 0.0
-            rows.append((label, test.gain / unit, half, test.difference.clear))
+            decides = status.verdict != "not testable here"
+            rows.append((label, test.gain / unit, half, test.difference.clear, decides))
     if not rows:
         return None
 
     def make() -> Figure:
         figure = new_figure(7.5, 1.1 + 0.55 * len(rows))
         axes = figure.add_subplot()
-        for place, (_, gain, half, clear) in enumerate(rows):
+        for place, (_, gain, half, clear, decides) in enumerate(rows):
             colour = COLOURS[0] if clear else GREY
             axes.plot([gain - half, gain + half], [place, place], color=colour, lw=2)
-            axes.plot([gain], [place], "o", color=colour)
+            axes.plot([gain], [place], "o", color=colour, mfc=colour if decides else "white")
         axes.axvline(0, color="black", lw=0.8)
         axes.axvline(1, color=COLOURS[1], lw=0.8, ls="--")
         axes.set_yticks(range(len(rows)), [label for label, *_ in rows], fontsize=8)
@@ -69,7 +71,10 @@ def primary_tests(entries: Mapping[str, Entry], results: Path) -> Drawn | None:
         axes.set_xlabel("gain, in units of the smallest effect worth having (dashed)", fontsize=8)
         return figure
 
-    caption = "Primary tests: gains with 95 % intervals; grey where p, corrected, is 0.05 or more."
+    caption = (
+        "Primary tests: gains with 95 % intervals; grey where p, corrected, is 0.05 or more, hollow "
+        "where the method has trained less or the test cannot decide."
+    )
     return Drawn("results-primary.png", caption, make)
 
 

@@ -6,6 +6,8 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from gradaccord.runs.escape import table_head, table_row
+
 WIDTH = 80
 GAP = "  "
 
@@ -29,8 +31,8 @@ class Grid:
     def markdown(self) -> list[str]:
         """A pipe table below its title."""
         lines = [f"**{self.title}**", ""] if self.title else []
-        lines += [_piped(self.headings), "|" + "---|" * len(self.headings)]
-        lines += [_piped(row) for row in self.rows]
+        lines += table_head(*map(_cell, self.headings))
+        lines += [table_row(map(_cell, row)) for row in self.rows]
         return [*lines, *(["", self.note] if self.note else [])]
 
     def _blocks(self, width: int) -> Iterator[list[int]]:
@@ -62,5 +64,5 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def _piped(row: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

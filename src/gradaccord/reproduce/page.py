@@ -1,4 +1,4 @@
-"""The pages `docs/results.md` and `docs/claims.md`, made of entries and records alone."""
+"""The pages `docs/results.md` and `docs/claims.md` with their figures, from entries and records."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from gradaccord.reproduce.figures import FIGURES, Drawn
 from gradaccord.reproduce.records import RunRecord
 from gradaccord.reproduce.status import Status, command, status_of
 from gradaccord.reproduce.table import interval, tables
+from gradaccord.runs.escape import table_head, table_row
 from gradaccord.runs.files import write_atomic
 
 RESULTS, CLAIMS = "results.md", "claims.md"
@@ -52,10 +53,10 @@ def _results(entries: Mapping[str, Entry], found: Mapping[str, Status], results:
     run = [name for name, status in found.items() if status.done]
     yield from ("# Results", "", MADE, "")
     yield (
-        "Every number here is measured on two cores in the small setting of its entry, which names "
-        "what it puts in place of the published models and data. The plan, with the primary tests, was "
-        "written before the runs: [results/PLAN.md](../results/PLAN.md). What the papers claim and "
-        "what came of it is in [claims.md](claims.md)."
+        "Every number here was measured on two cores, in the small setting of its entry. Each entry "
+        "lists what it uses in place of the published models and data. The plan, with the primary "
+        "tests, was written before the runs: [results/PLAN.md](../results/PLAN.md). "
+        "[claims.md](claims.md) sets the papers' claims beside what we found."
     )
     yield ""
     yield f"{len(run)} of {len(entries)} entries have runs; the others are listed at the end."
@@ -70,23 +71,24 @@ def _results(entries: Mapping[str, Entry], found: Mapping[str, Status], results:
             yield from _entry(entries[name], found[name], results)
             if name in figures:
                 yield from (figures[name].markdown, "")
-    yield from ("## Without runs", "", "| entry | what | status | command |", "|---|---|---|---|")
+    yield from ("## Without runs", "", *table_head("entry", "what", "status", "command"))
     for name, entry in entries.items():
         if name not in run:
             status = found[name]
             reason = f"{status.text}: {entry.recipe_only}" if entry.recipe_only else status.text
-            yield f"| {name} | {entry.title} | {reason} | `{command(entry)}` |"
+            yield table_row((name, entry.title, reason, f"`{command(entry)}`"))
 
 
 def _primary(entries: Mapping[str, Entry], found: Mapping[str, Status]) -> Iterator[str]:
     yield (
-        "One test an entry, named before the runs. Gains are paired by seed, with 95 % intervals; p is "
-        "corrected by Holm for all tests of the entry; *seen* is the smallest true difference that the "
-        "test finds four times in five."
+        "One test for each entry, chosen before the runs. Differences are paired by seed, with 95 % "
+        "intervals. p is corrected by Holm's method over all tests of the entry. *detectable* is the "
+        "smallest true difference that the test finds four times in five; *worth having* is the "
+        "smallest that matters to us."
     )
     yield ""
-    yield "| entry | test | difference | p | seen | worth having | verdict |"
-    yield "|---|---|---|---|---|---|---|"
+    headings = ("entry", "test", "difference", "p", "detectable", "worth having", "verdict")
+    yield from table_head(*headings)
     for name, entry in entries.items():
         chosen, status = entry.small.primary if entry.small else None, found[name]
         if chosen is None:
@@ -96,17 +98,21 @@ def _primary(entries: Mapping[str, Entry], found: Mapping[str, Status]) -> Itera
         cells = ["–", "–", "–"]
         if status.primary is not None:
             own = status.primary.difference
-            seen = f"{status.primary.seen:.2f}" if math.isfinite(status.primary.seen) else "–"
-            cells = [interval(status.primary), own.no_p or short_p(own.p_holm), seen]
+            least = status.primary.detectable
+            cells = [
+                interval(status.primary),
+                own.no_p or short_p(own.p_holm),
+                f"{least:.2f}" if math.isfinite(least) else "–",
+            ]
         link = f"[{name}](#{name})" if status.done else name
         row = [link, test, *cells, f"{chosen.smallest_effect:g}", status.verdict]
-        yield "| " + " | ".join(row) + " |"
+        yield table_row(row)
     yield ""
 
 
 def _entry(entry: Entry, status: Status, results: Path) -> Iterator[str]:
     size: Size = "full" if current_records(entry, results, "full") else "small"
-    setting, records = entry.setting(size), current_records(entry, results, size)
+    design, records = entry.design(size), current_records(entry, results, size)
     yield from (f"### {entry.name}", "", f"**{entry.title}.** {entry.claim}", "")
     yield f"Status: {status.text}. {status.result}"
     yield ""
@@ -114,10 +120,15 @@ def _entry(entry: Entry, status: Status, results: Path) -> Iterator[str]:
     yield ""
     if entry.published.rows or entry.published.note:
         note = f" {entry.published.note}" if entry.published.note else ""
-        rest = "" if entry.published.complete else " Other numbers of it were not at hand."
+        rest = "" if entry.published.complete else " Other published numbers were not at hand."
         yield from (f"Published: {entry.published.source}.{note}{rest}", "")
+    if any("'limit':" in str(record.settings) and not record.drawn for record in records):
+        yield from (
+            "Measured when `limit` took the first examples of each split; now it draws them.",
+            "",
+        )
     for label, lines in (
-        ("In place of the published setting", setting.substitutions),
+        ("In place of the published setting", design.substitutions),
         ("Not stated in the paper", entry.full.unstated if entry.full else ()),
     ):
         if lines:
@@ -136,21 +147,24 @@ def _origin(records: list[RunRecord]) -> str:
 def _claims(entries: Mapping[str, Entry], found: Mapping[str, Status]) -> Iterator[str]:
     yield from ("# Claims", "", MADE, "")
     yield (
-        "What the papers claim, and what came of it at the scale of two cores. A claim **holds** if "
-        "the primary test of its entry finds it and the gain is worth having, **in part** if the gain "
-        "is smaller or another control does better. It **does not hold here** if the interval leaves "
-        "out an effect worth having; it is **not testable here** if the interval still holds one, if "
-        "plain training learns nothing at this scale, or if data is missing. Without a primary test "
-        "the verdict is exploratory. Details are in [results.md](results.md)."
+        "What the papers claim, and what we found at the scale of two cores. The verdicts:\n\n"
+        "* **holds**: the primary test of the entry finds it, and the gain is worth having.\n"
+        "* **holds in part**: the gain is smaller, or another control does better.\n"
+        "* **does not hold here**: the interval excludes an effect worth having.\n"
+        "* **not testable here**: the interval still includes such an effect, plain training learns "
+        "nothing at this scale, the method loses but has learned its training data clearly less, or "
+        "data is missing.\n\n"
+        "Without a primary test the verdict is exploratory. An entry is run by `gradaccord reproduce "
+        "ENTRY --small --data DIR`; those that were run have details in [results.md](results.md)."
     )
     for paper, own in groupby(entries.values(), key=lambda entry: entry.paper):
         yield from ("", f"## {PAPERS[paper]}", "")
-        yield "| claim | their evidence | our test | result | verdict |"
-        yield "|---|---|---|---|---|"
+        yield from table_head("claim", "their evidence", "entry", "result", "verdict")
         for entry in own:
             status = found[entry.name]
-            row = [entry.claim, _evidence(entry), f"`{command(entry)}`", status.result, status.verdict]
-            yield "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
+            name = f"[{entry.name}](results.md#{entry.name})" if status.done else entry.name
+            row = [entry.claim, _evidence(entry), name, status.result, status.verdict]
+            yield table_row(cell.replace("|", "\\|") for cell in row)
 
 
 def _evidence(entry: Entry) -> str:

@@ -73,25 +73,25 @@ def plan(
     variants: Collection[str] = (),
     replace: Plain | None = None,
 ) -> list[Planned]:
-    """All runs, seeds first: an experiment that is cut short is still one. Those of an entry with
+    """All runs, seed by seed: an experiment that is cut short is still one. Those of an entry with
     `records_of` are the other entry's: done once, recorded there.
 
     only, variants: of these arms and variants. replace: overrides of every configuration, for trials.
     """
-    setting = entry.setting(size)
-    _check("arm", only, list(setting.arms))
-    _check("variant", variants, list(setting.variants))
-    _check("budget", [budget] if budget else [], list(setting.budgets))
+    design = entry.design(size)
+    _check("arm", only, list(design.arms))
+    _check("variant", variants, list(design.variants))
+    _check("budget", [budget] if budget else [], list(design.budgets))
     return [
         Planned(
             entry.runs, size, variant, arm, chosen, seed,
-            merged(setting.content(variant, arm), replace or {}),
-            merged(setting.base(variant), replace or {}),
+            merged(design.content(variant, arm), replace or {}),
+            merged(design.base(variant), replace or {}),
         )
-        for seed in range(seeds or setting.seeds)
-        for variant in setting.variants
-        for chosen in setting.budgets
-        for arm in setting.arms_at(chosen)
+        for seed in range(seeds or design.seeds)
+        for variant in design.variants
+        for chosen in design.budgets
+        for arm in design.arms_at(chosen)
         if (not only or arm in only)
         and (not variants or variant in variants)
         and (budget is None or chosen == budget)
@@ -114,7 +114,7 @@ def missing_files(needs: Sequence[str], publisher: Mapping[str, str], data: Path
         source = publisher[max(fitting, key=len)] if fitting else None
         shown.append(f"{name} ({source})" if source else name)
     where = "no --data folder was given" if data is None else f"{data} lacks them"
-    return f"These data files are wanted, and {where}: {'; '.join(shown)}."
+    return f"These data files are needed, and {where}: {'; '.join(shown)}."
 
 
 def _there(path: Path) -> bool:

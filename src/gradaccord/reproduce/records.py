@@ -1,4 +1,4 @@
-"""What one run of an entry found: a small JSON file below `results/`, of which the pages are made."""
+"""What one run of an entry found: a small JSON file below `results/`, from which the pages are made."""
 
 from __future__ import annotations
 
@@ -9,20 +9,22 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
+from gradaccord.compare.comparison import AVERAGE
 from gradaccord.compare.statistics import Number
 from gradaccord.probe.alignment import AlignmentProbe
 from gradaccord.runs.about import About, about, read_about
-from gradaccord.runs.files import LOG, write_json
-from gradaccord.runs.log import read_log
-from gradaccord.runs.results import Cost, Results, Scores
+from gradaccord.runs.files import LOG
+from gradaccord.runs.log import StepRecord, records
+from gradaccord.runs.results import Cost, Results, Scores, TaskErrors
 from gradaccord.runs.versioned import Versioned
 from gradaccord.tasks.error_analysis import Confusion, Histogram
 from gradaccord.tasks.task import main_score
 
-AVERAGE = "average"
+TRAIN_LOSS = "train_loss"
 OVERALL = "overall"  # an average in which a Pearson correlation r counts as (1 + r) / 2
 POINTS = 60  # of a curve that are kept
 DIGITS = 6  # of numbers in curves
+CLASSES = 20  # up to which confusions are kept
 
 
 class Point(BaseModel):
@@ -40,8 +42,14 @@ class Errors(BaseModel):
     split: str
     examples: int
     wrong: int
-    confusion: Confusion | None = None
+    confusion: Confusion | None = None  # of few classes
     histogram: Histogram | None = None
+
+    @classmethod
+    def of(cls, found: TaskErrors) -> Errors:
+        """Without the examples, and without confusions that nobody would read."""
+        many = found.confusion is not None and len(found.confusion.labels) > CLASSES
+        return cls(**found.model_dump(exclude={"worst", "confusion"} if many else {"worst"}))
 
 
 class RunRecord(Versioned):
@@ -56,6 +64,7 @@ class RunRecord(Versioned):
     budget: str
     seed: int
     settings: dict[str, Any]  # as the entry gave them: if it gives others, the record is out of date
+    drawn: bool = False  # whether `limit` drew its examples; at first it took those on top of a file
     finished: str
     commit: str | None
     versions: dict[str, str]
@@ -83,7 +92,7 @@ class RunRecord(Versioned):
 
     @property
     def scores(self) -> Scores:
-        """Of that split."""
+        """The scores on that split."""
         return self.test if self.split == "test" else self.dev
 
     @property
@@ -92,7 +101,8 @@ class RunRecord(Versioned):
         return tuple(self.scores)
 
     def value(self, metric: str = AVERAGE) -> float:
-        """`average` of the trained tasks' main metrics, a task's main one, `task.metric`, or a probe.
+        """`average` of the trained tasks' main metrics, a task's main one, `task.metric`, a probe, or
+        `train_loss`.
 
         `overall` is the average with (1 + r) / 2 for Pearson's r, in percent like the rest.
         """
@@ -104,6 +114,8 @@ class RunRecord(Versioned):
                     for task, value in zip(self.trained, values, strict=True)
                 ]
             return math.fsum(values) / len(values)
+        if metric == TRAIN_LOSS:
+            return self.train_loss
         if metric in self.scores:
             return main_score(self.scores[metric], self.metrics[metric])
         if metric in self.probes:
@@ -114,7 +126,7 @@ class RunRecord(Versioned):
     def save(self, folder: Path) -> Path:
         """Write it into the folder of an entry."""
         folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / self.file, {"version": self.VERSION, **self.model_dump(mode="json")})
+        self.write_file(folder / self.file)
         return folder / self.file
 
 
@@ -136,16 +148,17 @@ def read_records(results: Path, entry: str, size: str = "small") -> list[RunReco
 
 def origin(folder: Path) -> dict[str, Any]:
     """Commit and versions under which a run folder was begun."""
-    found = read_about(folder) if About.exists(folder) else About(**about())
+    found = read_about(folder) if About.exists(folder) else about()
     python = {} if found.python is None else {"python": found.python}
     return {"commit": found.git, "versions": {**python, **found.versions}}
 
 
 def from_training(results: Results, folder: Path) -> dict[str, Any]:
     """What a record keeps of a training run."""
-    errors = {task: Errors(**own.model_dump(exclude={"worst"})) for task, own in results.errors.items()}
+    errors = {task: Errors.of(own) for task, own in results.errors.items()}
     return {
         **origin(folder),
+        "drawn": True,
         "finished": results.finished,
         "metrics": results.metrics,
         "trained": results.trained,
@@ -202,22 +215,25 @@ def _alignment(log: Path) -> dict[str, list[float]]:
     """Moving means of dot product and cosine over the steps; empty where no step has a pair."""
     if not log.exists():
         return {}
-    steps = [one for one in read_log(log) if one.get("event") == "step" and "dot" in one]
-    steps = [one for one in steps if math.isfinite(one["dot"])]
+    found = [step for step in map(StepRecord.of, records(log)) if step is not None]
+    steps = [step for step in found if step.dot is not None and math.isfinite(step.dot)]
     if not steps:
         return {}
     probe = AlignmentProbe()
-    losses = [math.fsum(one["loss"].values()) / len(one["loss"]) for one in steps]
-    series = {"dot": [one["dot"] for one in steps], "cosine": [one["cosine"] for one in steps]}
-    numbers = [one["step"] for one in steps]
-    probe.load_state_dict({"step": numbers[-1], "steps": numbers, "series": series | {"loss": losses}})
-    found: dict[str, list[float]] = {}
+    series = {
+        "dot": [step.dot for step in steps],
+        "cosine": [step.cosine for step in steps],
+        "loss": [step.mean_loss for step in steps],
+    }
+    numbers = [step.step for step in steps]
+    probe.load_state_dict({"step": numbers[-1], "steps": numbers, "series": series})
+    curves: dict[str, list[float]] = {}
     for quantity in ("dot", "cosine", "loss"):
         curve = probe.curve(quantity)
         kept = thinned(list(zip(curve.steps, curve.values, strict=True)))
-        found[f"{quantity}_steps"] = [float(step) for step, _ in kept]
-        found[quantity] = [float(f"{value:.{DIGITS}g}") for _, value in kept]
-    return found
+        curves[f"{quantity}_steps"] = [float(step) for step, _ in kept]
+        curves[quantity] = [float(f"{value:.{DIGITS}g}") for _, value in kept]
+    return curves
 
 
 def _rounded(values: Mapping[str, float]) -> dict[str, float]:

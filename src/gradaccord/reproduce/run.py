@@ -1,4 +1,4 @@
-"""Do the runs of an entry that are missing, side by side in processes; each leaves a record."""
+"""Do the missing runs of an entry in parallel processes; each leaves a record."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from gradaccord.compare.budget import budget_of
-from gradaccord.compare.processes import Progress, Run, run_all
+from gradaccord.compare.processes import Processes, Progress, Run, Runner, run_all
 from gradaccord.compare.specs import Spec
 from gradaccord.reproduce.entry import COMPARE, DATA, Entry, Plain
 from gradaccord.reproduce.merge import merged
@@ -53,23 +53,24 @@ def run_entry(
     planned: Sequence[Planned],
     folders: Folders,
     *,
-    jobs: int = 1,
+    runner: Runner | None = None,
     keep: bool = False,
     show: Callable[[Progress], None] = lambda progress: None,
     say: Callable[[str], None] = lambda sentence: None,
 ) -> dict[str, str]:
     """Do what has no record yet; what failed, with the reason, by label. Ctrl-C saves every run.
 
-    keep: models and checkpoints too, which are removed once a run has its record.
+    runner: where they are done; default: here, one after the other. keep: models and checkpoints too,
+    which are removed once a run has its record.
     """
     wanted = missing(planned, folders.results)
     if entry.kind == DATA or not wanted:
         return {}
-    out = folders.out / entry.runs
+    out, runner = folders.out / entry.runs, runner or Processes(1)
     with locked(out):
         if entry.kind != COMPARE:
-            return run_specials(entry.kind, wanted, folders.data, out, folders.results, jobs, say)
-        return _train(wanted, folders, out, jobs, keep, show, say)
+            return run_specials(entry.kind, wanted, folders.data, out, folders.results, runner, say)
+        return _train(wanted, folders, out, runner, keep, show, say)
 
 
 def config_of(planned: Planned, data: Path | None) -> Config:
@@ -96,7 +97,7 @@ def _train(
     wanted: Sequence[Planned],
     folders: Folders,
     out: Path,
-    jobs: int,
+    runner: Runner,
     keep: bool,
     show: Callable[[Progress], None],
     say: Callable[[str], None],
@@ -122,7 +123,7 @@ def _train(
             show(progress)
 
     try:
-        run_all(runs, data=folders.data, jobs=jobs, show=record)
+        run_all(runs, data=folders.data, runner=runner, show=record)
     finally:
         record()
     return {run.label: run.failure for run in runs if run.failure is not None}

@@ -6,15 +6,18 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Literal
 
-from gradaccord.compare.statistics import Mean, short_p
-from gradaccord.reproduce.differences import Tested, current_records, differences_of
-from gradaccord.reproduce.entry import DATA, Entry, Primary, Setting, Size
+from gradaccord.compare.statistics import Difference, Mean, corrected, short_p
+from gradaccord.reproduce.differences import Tested, current_records, differences_of, seeds_of
+from gradaccord.reproduce.entry import DATA, Design, Entry, Primary, Size
 from gradaccord.reproduce.plan import plan
-from gradaccord.reproduce.records import RunRecord
+from gradaccord.reproduce.records import TRAIN_LOSS, RunRecord
 from gradaccord.reproduce.special import trapped
 from gradaccord.reproduce.table import interval
+
+UNDERFIT = 1.1  # times its rival's training loss: an arm that has learned too little to be compared
 
 Word = Literal[
     "reproduced", "not reproduced", "measured at small scale", "recipe only", "published numbers only",
@@ -53,7 +56,7 @@ def status_of(entry: Entry, results: Path) -> Status:
     size: Size = "full" if current_records(entry, results, "full") else "small"
     if entry.recipe_only and size == "small":
         return Status("recipe only", "not testable here", f"Missing: {entry.recipe_only}.")
-    setting = entry.setting(size)
+    design = entry.design(size)
     records = current_records(entry, results, size)
     planned = plan(entry, size)
     keys = {(record.variant, record.arm, record.budget, record.seed) for record in records}
@@ -66,39 +69,44 @@ def status_of(entry: Entry, results: Path) -> Status:
         if escapes:
             verdict = "holds" if at_equal_rates else "holds in part"
         return Status("measured at small scale", verdict, result, done, len(planned))
-    tests = differences_of(setting, records)
+    tests = differences_of(design, records)
     primary = next((test for test in tests if test.primary), None)
-    word, verdict, result = _decided(setting, records, tests, primary)
+    word, verdict, result = _decided(design, records, tests, primary)
     return Status(word, verdict, result, done, len(planned), primary)
 
 
 def _decided(
-    setting: Setting, records: Sequence[RunRecord], tests: Sequence[Tested], primary: Tested | None
+    design: Design, records: Sequence[RunRecord], tests: Sequence[Tested], primary: Tested | None
 ) -> tuple[Word, Verdict, str]:
     small: Word = "measured at small scale"
-    if setting.primary is None:
-        verdict, result = _exploratory(setting, tests)
+    if design.primary is None:
+        verdict, result = _exploratory(design, tests)
         return small, verdict, result
     if primary is None:
         return small, "not run", "The primary test is not run yet."
-    result = sentence(primary)
-    if primary.difference.count < setting.seeds:
-        return small, "not run", f"{result} Runs are missing ({setting.seeds} seeds are planned)."
-    weak, learned = unlearned(setting, records, setting.primary)
+    fits = unequal_fits(design, records, primary)
+    result = sentence(primary) + _said_of(fits)
+    if primary.difference.count < design.seeds:
+        return small, "not run", f"{result} Runs are missing ({design.seeds} seeds are planned)."
+    weak, learned = unlearned(design, records, design.primary)
     if weak:
         what = "so that nothing can be tested" if not learned else "which weakens the test"
         result = f"At this scale {'; '.join(weak)}, {what}. {result}"
     if weak and not learned:
         return small, "not testable here", result
     if primary.better:
-        whole = primary.gain >= setting.primary.smallest_effect and not _lost(tests, primary)
+        whole = primary.gain >= design.primary.smallest_effect and not _lost(tests, primary)
         return "reproduced", "holds" if whole else "holds in part", result
-    if primary.gain + primary.half < setting.primary.smallest_effect:
+    if primary.worse and fits and fits[primary.arm] > UNDERFIT * fits[primary.against]:
+        return small, "not testable here", (
+            f"{result} {primary.arm} has learned its training data less, which alone can explain it."
+        )  # fmt: skip
+    if primary.gain + primary.half < design.primary.smallest_effect:
         return "not reproduced", "does not hold here", (
-            f"{result} The interval leaves out an effect of {setting.primary.smallest_effect:g}."
+            f"{result} The interval excludes an effect of {design.primary.smallest_effect:g}."
         )  # fmt: skip
     return small, "not testable here", (
-        f"{result} The interval still holds an effect of {setting.primary.smallest_effect:g}."
+        f"{result} The interval still includes an effect of {design.primary.smallest_effect:g}."
     )  # fmt: skip
 
 
@@ -111,17 +119,17 @@ def _lost(tests: Sequence[Tested], primary: Tested) -> bool:
     )
 
 
-def _exploratory(setting: Setting, tests: Sequence[Tested]) -> tuple[Verdict, str]:
+def _exploratory(design: Design, tests: Sequence[Tested]) -> tuple[Verdict, str]:
     """Without a primary test: the arms against their controls, or all against the baseline."""
-    pairs = set(setting.controls.items())
+    pairs = set(design.controls.items())
     wanted = [test for test in tests if (test.arm, test.against) in pairs] if pairs else list(tests)
     tested = [test for test in wanted if math.isfinite(test.difference.p)]
     if not tested:
         return "no test planned", "Measured; see the table."
     better = sum(test.better for test in tested)
     worse = sum(test.worse for test in tested)
-    seen = [test.seen for test in tested]
-    reach = f"{min(seen):.1f}" if len(seen) == 1 else f"{min(seen):.1f} to {max(seen):.1f}"
+    least = [test.detectable for test in tested]
+    reach = f"{min(least):.1f}" if len(least) == 1 else f"{min(least):.1f} to {max(least):.1f}"
     result = (
         f"Exploratory: of {len(tested)} differences {better} clearly better, {worse} clearly worse; "
         f"the tests see differences of {reach} four times in five."
@@ -138,17 +146,37 @@ def sentence(test: Tested) -> str:
     own = test.difference
     p = f"no p: {own.no_p}" if own.no_p else f"p {short_p(own.p_holm)}"
     pairs = f"{own.count} pair{'' if own.count == 1 else 's'}"
-    seen = f"; seen four times in five: {test.seen:.2f}" if math.isfinite(test.seen) else ""
-    return f"{test.arm} − {test.against}: {interval(test)} ({test.metric}, {pairs}, {p}{seen})."
+    least = test.detectable
+    power = f"; detected four times in five: {least:.2f}" if math.isfinite(least) else ""
+    return f"{test.arm} − {test.against}: {interval(test)} ({test.metric}, {pairs}, {p}{power})."
 
 
-def unlearned(
-    setting: Setting, records: Sequence[RunRecord], primary: Primary
-) -> tuple[list[str], int]:
+def unequal_fits(design: Design, records: Sequence[RunRecord], test: Tested) -> dict[str, float] | None:
+    """The last training losses of the arms of a test, where they differ clearly and by over 1 %."""
+    losses = {
+        arm: seeds_of(records, test.scope, test.budget, arm, TRAIN_LOSS, list(design.variants))
+        for arm in (test.arm, test.against)
+    }
+    if not corrected({"": Difference.between(*losses.values())})[""].clear:
+        return None
+    means = {arm: fmean(own.values()) for arm, own in losses.items()}
+    return means if max(means.values()) > 1.01 * min(means.values()) else None
+
+
+def _said_of(fits: dict[str, float] | None) -> str:
+    if fits is None:
+        return ""
+    ends = " and ".join(f"{loss:.3f} ({arm})" for arm, loss in fits.items())
+    return f" Their last training losses differ clearly: {ends}."
+
+
+def unlearned(design: Design, records: Sequence[RunRecord], primary: Primary) -> tuple[list[str], int]:
     """Where plain training does not beat guessing by two standard errors, and how often it does."""
-    arm, budget = setting.baseline or primary.against, primary.budget or next(iter(setting.budgets))
+    budget = primary.budget or next(iter(design.budgets))
+    ran = {one.arm for one in records if one.budget == budget}
+    arm = design.baseline if design.baseline in ran else primary.against
     weak, learned = [], 0
-    for variant in setting.variants:
+    for variant in design.variants:
         if primary.variant not in (None, variant):
             continue
         own = [one for one in records if (one.variant, one.budget, one.arm) == (variant, budget, arm)]
@@ -156,7 +184,7 @@ def unlearned(
             guess = max(own[0].chance.get(task, {}).values(), default=-math.inf)
             mean = Mean.of(one.value(task) for one in own)
             error = mean.error if math.isfinite(mean.error) else 0.0
-            if math.isfinite(guess) and mean.mean < guess + 2 * error:
+            if math.isfinite(guess) and mean.mean <= guess + 2 * error:
                 weak.append(f"{arm} does not learn {task} ({mean.text(1)}, guessing {guess:.1f})")
             else:
                 learned += 1

@@ -6,16 +6,17 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from gradaccord.compare.comparison import AVERAGE
 from gradaccord.compare.statistics import Mean, short_p
 from gradaccord.reproduce.differences import ALL, Tested, differences_of, number, seeds_of
-from gradaccord.reproduce.entry import MAIN, Entry, Published, Setting, Size
+from gradaccord.reproduce.entry import MAIN, Design, Entry, Published, Size
 from gradaccord.reproduce.grid import Grid
-from gradaccord.reproduce.records import AVERAGE, OVERALL, Errors, RunRecord
+from gradaccord.reproduce.records import OVERALL, Errors, RunRecord
 
 NONE = "–"
 TESTS_NOTE = (
     "Differences are paired by seed, with 95 % intervals. p: corrected by Holm for all tests on the "
-    "same data. Seen: the smallest true difference that the test finds four times in five."
+    "same data. Detectable: the smallest true difference that the test finds four times in five."
 )
 PRIMARY_NOTE = "* the primary test. All others are exploratory."
 EXPLORATORY_NOTE = "All tests are exploratory."
@@ -37,27 +38,27 @@ class Row:
 
 def tables(entry: Entry, records: Sequence[RunRecord], size: Size = "small") -> list[Grid]:
     """Everything there is to show of an entry; without records, the published numbers."""
-    setting = entry.small if size == "small" else entry.full
-    if setting is None or not records:
+    design = entry.small if size == "small" else entry.full
+    if design is None or not records:
         return published_tables(entry)
     found = []
-    rows = list(_rows(setting, records))
-    for variant in setting.variants:
-        for budget in setting.budgets:
+    rows = list(_rows(design, records))
+    for variant in design.variants:
+        for budget in design.budgets:
             own = [row for row in rows if (row.variant, row.budget) == (variant, budget)]
             if not own:
                 continue
-            title = _title(setting, variant, budget, own)
-            if len(setting.arms) == 1:
+            title = _title(design, variant, budget, own)
+            if len(design.arms) == 1:
                 found.append(_tasks(title, own[0]))
                 found += _errors(own[0])
             else:
                 found.append(_scores(entry, title, own))
             found.append(_costs(own))
-    if len(setting.variants) > 1:
-        found.append(_means(setting, records))
-    tests = differences_of(setting, records)
-    return [*found, *([tests_table(setting, tests)] if tests else [])]
+    if len(design.variants) > 1:
+        found.append(_means(design, records))
+    tests = differences_of(design, records)
+    return [*found, *([tests_table(design, tests)] if tests else [])]
 
 
 def published_tables(entry: Entry) -> list[Grid]:
@@ -82,9 +83,9 @@ def _printed(published: Published, name: str) -> list[str]:
     return [NONE if value is None else f"{value:g}" for value in given]
 
 
-def tests_table(setting: Setting, tests: Sequence[Tested]) -> Grid:
-    """Every difference with interval, corrected p, and what the test could have seen."""
-    several, budgets = len(setting.variants) > 1, len(setting.budgets) > 1
+def tests_table(design: Design, tests: Sequence[Tested]) -> Grid:
+    """Every difference with interval, corrected p, and what the test could have detected."""
+    several, budgets = len(design.variants) > 1, len(design.budgets) > 1
     headings = ["difference of", "to", *(["on"] if several else []), *(["budget"] if budgets else [])]
     rows = []
     for test in tests:
@@ -92,13 +93,13 @@ def tests_table(setting: Setting, tests: Sequence[Tested]) -> Grid:
         rows.append(
             (
                 ("* " if test.primary else "") + test.arm, test.against, *where,
-                interval(test), _p(test), number(test.seen),
+                interval(test), _p(test), number(test.detectable),
             )
         )  # fmt: skip
     metric = f"Differences of {tests[0].metric}" + (", lower is better" if tests[0].lower else "")
     note = PRIMARY_NOTE if any(test.primary for test in tests) else EXPLORATORY_NOTE
     return Grid(
-        metric, (*headings, "difference", "p", "seen"), tuple(rows), f"{TESTS_NOTE} {note}"
+        metric, (*headings, "difference", "p", "detectable"), tuple(rows), f"{TESTS_NOTE} {note}"
     )  # fmt: skip
 
 
@@ -114,10 +115,10 @@ def _p(test: Tested) -> str:
     return test.difference.no_p or short_p(test.difference.p_holm)
 
 
-def _rows(setting: Setting, records: Sequence[RunRecord]) -> Iterator[Row]:
-    for variant in setting.variants:
-        for budget in setting.budgets:
-            for arm in setting.arms:
+def _rows(design: Design, records: Sequence[RunRecord]) -> Iterator[Row]:
+    for variant in design.variants:
+        for budget in design.budgets:
+            for arm in design.arms:
                 own = [
                     record
                     for record in records
@@ -127,12 +128,12 @@ def _rows(setting: Setting, records: Sequence[RunRecord]) -> Iterator[Row]:
                     yield Row(variant, budget, arm, tuple(own))
 
 
-def _title(setting: Setting, variant: str, budget: str, rows: Sequence[Row]) -> str:
+def _title(design: Design, variant: str, budget: str, rows: Sequence[Row]) -> str:
     counts = sorted({len(row.records) for row in rows})
     seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     seeds += " seed" if seeds == "1" else " seeds"
     parts = [variant if variant != MAIN else "", rows[0].records[0].split, seeds]
-    if len(setting.budgets) > 1:
+    if len(design.budgets) > 1:
         parts.insert(1, f"equal {budget}")
     return ", ".join(part for part in parts if part) + ", mean ± standard error"
 
@@ -171,23 +172,23 @@ def _named(record: RunRecord, task: str) -> str:
     return f"{task} {record.metrics[task]}"
 
 
-def _means(setting: Setting, records: Sequence[RunRecord]) -> Grid:
+def _means(design: Design, records: Sequence[RunRecord]) -> Grid:
     """The mean over all variants, of seeds that every variant has."""
-    metric = setting.primary.metric if setting.primary else AVERAGE
+    metric = design.primary.metric if design.primary else AVERAGE
     lines = []
-    for arm in setting.arms:
+    for arm in design.arms:
         cells = []
-        for budget in setting.budgets:
-            values = seeds_of(records, ALL, budget, arm, metric, list(setting.variants))
+        for budget in design.budgets:
+            values = seeds_of(records, ALL, budget, arm, metric, list(design.variants))
             mean = Mean.of(values.values())
             cells.append(f"{mean.text(2)} ({mean.count})" if mean.count else NONE)
         lines.append((arm, *cells))
-    headings = [f"equal {budget}" for budget in setting.budgets]
+    headings = [f"equal {budget}" for budget in design.budgets]
     return Grid(f"Mean of all variants: {metric} (seeds)", ("", *headings), tuple(lines))
 
 
 def _tasks(title: str, row: Row) -> Grid:
-    """Of a single arm: a row a task, a column a metric."""
+    """The scores of a single arm: a row a task, a column a metric."""
     first = row.records[0]
     metrics = list(dict.fromkeys(name for own in first.scores.values() for name in own))
     lines = [(task, *(row.mean(f"{task}.{name}").text(1) for name in metrics)) for task in first.tasks]

@@ -9,7 +9,7 @@ import time
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -21,7 +21,7 @@ PACKAGES = ("gradaccord", "torch", "transformers", "accelerate", "tokenizers", "
 
 
 class About(Versioned):
-    """What `about.json` says, as far as it is there."""
+    """The content of `about.json`; what a file lacks is empty."""
 
     FILE: ClassVar[str] = ABOUT
 
@@ -36,23 +36,23 @@ class About(Versioned):
 
 
 def read_about(folder: Path) -> About:
-    """Of a run's folder; empty where there is no such file."""
+    """The content of `about.json` in a run's folder; empty if there is none."""
     return About.read(folder) if About.exists(folder) else About()
 
 
-def about(command: list[str] | None = None) -> dict[str, Any]:
-    """The content of `about.json`. command: this process's unless given."""
+def about(command: list[str] | None = None) -> About:
+    """What is to be noted now. command: this process's unless given."""
     versions = {}
     for package in PACKAGES:
         with suppress(PackageNotFoundError):
             versions[package] = version(package)
-    return {
-        "command": command if command is not None else sys.argv,
-        "python": platform.python_version(),
-        "versions": versions,
-        "system": platform.platform(),
-        "processor": platform.machine(),
-        "cores": os.cpu_count(),
-        "git": commit(),
-        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-    }
+    return About(
+        command=command if command is not None else sys.argv,
+        python=platform.python_version(),
+        versions=versions,
+        system=platform.platform(),
+        processor=platform.machine(),
+        cores=os.cpu_count(),
+        git=commit(),
+        started=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+    )

@@ -1,4 +1,4 @@
-"""Checkpoints: whole or absent, checked when read, with the one before to fall back on."""
+"""Checkpoints: whole or absent, checked when read, with the previous one to fall back on."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from gradaccord.runs.files import (
     RunFolderError,
@@ -23,7 +25,7 @@ from gradaccord.runs.files import (
 CHECKPOINTS = "checkpoints"  # the folder inside a run folder
 STATE = "state-{rank}.pt"
 SUMS = "sums.json"
-GONE = ".gone"  # ends the name of one that is being removed
+NEW, OLD, GONE = ".tmp", ".old", ".gone"  # end the names of those being written, replaced, removed
 
 
 class CheckpointError(RuntimeError):
@@ -33,8 +35,8 @@ class CheckpointError(RuntimeError):
 class Checkpoints:
     """The checkpoints of a run, `step-000123` and so on, below one folder.
 
-    keep: how many stay. serves: other checkpoints that need these as well; of each the newest of these
-    up to its step stays, too.
+    keep: how many stay. serves: other checkpoints that need these; for each of them, the newest of
+    these up to its step stays, too.
     """
 
     def __init__(self, folder: Path, keep: int = 2, serves: Checkpoints | None = None) -> None:
@@ -43,11 +45,11 @@ class Checkpoints:
         self.serves = serves
 
     def of(self, step: int) -> Path:
-        """Where the one of a step is, or would be."""
+        """The folder of a step's checkpoint, whether it exists or not."""
         return self.folder / f"step-{step:08d}"
 
     def all(self) -> list[Path]:
-        """Every one, the oldest first."""
+        """Every checkpoint, the oldest first."""
         return sorted(p for p in self.folder.glob("step-*") if p.is_dir() and "." not in p.name)
 
     def save(
@@ -63,7 +65,7 @@ class Checkpoints:
         Every process writes its own state; wait: a barrier between them.
         """
         final = self.of(step)
-        temporary = final.with_name(f"{final.name}.tmp")
+        temporary = final.with_name(f"{final.name}{NEW}")
         try:
             with _explained(final):
                 self._write(final, temporary, state, rank, wait)
@@ -95,14 +97,14 @@ class Checkpoints:
         wait()
 
     def remove_after(self, newest: Path) -> None:
-        """Remove later ones: the run has gone back behind them."""
+        """Remove later checkpoints: the run has gone back to this one."""
         for path in self.all():
             if path.name > newest.name:
                 _remove(path)
 
     def prune(self) -> None:
-        """Remove those that are not to stay, and what a kill left of earlier removals."""
-        self._clear()
+        """Remove checkpoints that are not needed, and what a killed run left."""
+        self.tidy()
         present = self.all()
         needed = {path.name for path in present[-self.keep :]}
         for other in self.serves.all() if self.serves is not None else ():
@@ -111,9 +113,14 @@ class Checkpoints:
             if path.name not in needed:
                 _remove(path)
 
-    def _clear(self) -> None:
-        for left in self.folder.glob(f"*{GONE}"):
-            shutil.rmtree(left, ignore_errors=True)
+    def tidy(self) -> None:
+        """Clean up after a killed run: a checkpoint whose replacement was not finished is put back."""
+        for left in self.folder.glob(f"step-*{OLD}"):
+            if not left.with_suffix("").exists():
+                os.replace(left, left.with_suffix(""))
+        for ending in (NEW, OLD, GONE):
+            for left in self.folder.glob(f"step-*{ending}"):
+                shutil.rmtree(left, ignore_errors=True)
 
     def newest(
         self,
@@ -122,15 +129,17 @@ class Checkpoints:
         accept: Callable[[dict[str, Any]], None] = lambda state: None,
         gather: Callable[[Any], list[Any]] = lambda found: [found],
     ) -> tuple[Path, dict[str, Any]] | None:
-        """The newest that can be read, or None. say: told which ones were skipped, and why.
+        """The newest checkpoint that can be read, with its state, or None. say: told what was skipped.
 
-        accept: raises a `CheckpointError` for a state that is of no use. gather: tells every process
-        what all have found, so that they go on from the same one.
+        accept: raises a `CheckpointError` for a state that cannot be used. gather: tells every process
+        what all have found, so that they continue from the same checkpoint.
         """
         if rank == 0:
-            self._clear()
-        for path, state in self.latest(rank, accept, gather):
+            self.tidy()
+        for number, (path, state) in enumerate(self.latest(rank, accept, gather)):
             if isinstance(state, dict):
+                if rank == 0 and number == 0:  # a kill may have come before older ones were removed
+                    self.prune()
                 return path, state
             say(f"The checkpoint {path.name} is skipped: {state}")
         return None
@@ -141,9 +150,9 @@ class Checkpoints:
         accept: Callable[[dict[str, Any]], None] = lambda state: None,
         gather: Callable[[Any], list[Any]] = lambda found: [found],
     ) -> Iterator[tuple[Path, dict[str, Any] | CheckpointError]]:
-        """The newest first: its state, or what is wrong with it in any process.
+        """Every checkpoint, the newest first, with its state or what is wrong with it in any process.
 
-        One that another number of processes has saved is refused.
+        One that was saved by another number of processes is refused.
         """
         listed = gather(self.all())
         for path in reversed(listed[0]):
@@ -180,7 +189,7 @@ def _remove(path: Path) -> None:
 
 def _replace(temporary: Path, final: Path) -> None:
     """Put a new folder in the place of an old one, if there is one; on failure the old one is back."""
-    aside = final.with_name(f"{final.name}.old")
+    aside = final.with_name(f"{final.name}{OLD}")
     shutil.rmtree(aside, ignore_errors=True)
     try:
         if final.exists():
@@ -232,6 +241,26 @@ def load(path: Path, rank: int = 0) -> dict[str, Any]:
     except Exception as error:
         raise CheckpointError(f"{path} cannot be read: {error}.") from error
     return state
+
+
+def random_state() -> dict[str, Any]:
+    """The state of torch's global generators, to be saved with a run's."""
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+    return {"random": torch.get_rng_state(), "cuda_random": cuda}
+
+
+def set_random_state(state: Mapping[str, Any]) -> None:
+    """Restore the generators from what `random_state` saved."""
+    torch.set_rng_state(state["random"])
+    if torch.cuda.is_available() and state["cuda_random"]:
+        torch.cuda.set_rng_state_all(state["cuda_random"])
+
+
+def add_weights_of_all(path: Path, state: dict[str, Any]) -> None:
+    """Give a process without weights in its own state those that the first has saved for all."""
+    if not state["model"]:
+        first = load(path)
+        state |= {key: first[key] for key in ("model", "optimizer")}
 
 
 def check(path: Path, rank: int = 0) -> None:

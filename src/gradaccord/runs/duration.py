@@ -1,4 +1,4 @@
-"""Seconds as a person reads them."""
+"""Durations in a readable form."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 
 def duration(seconds: float) -> str:
-    """1:05, or 1:02:05."""
+    """A duration as 1:05 or 1:02:05."""
     if not math.isfinite(seconds):
         return "?"
     minutes, rest = divmod(round(seconds), 60)

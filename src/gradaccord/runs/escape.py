@@ -1,4 +1,4 @@
-"""Names and texts that may come from strangers, as plain text of Markdown and of spreadsheets.
+"""Names and texts that may come from strangers, as plain text in Markdown and spreadsheets.
 
 Pages of HTML escape what they are filled with (`report/html.py`).
 """
@@ -6,6 +6,7 @@ Pages of HTML escape what they are filled with (`report/html.py`).
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 # Tabs, line breaks, spaces and full-width signs before or instead of the sign do not help a formula.
@@ -20,8 +21,18 @@ def markdown(text: object) -> str:
     return line.replace("<", "&lt;").replace(">", "&gt;")
 
 
+def table_row(cells: Iterable[str]) -> str:
+    """A line of a Markdown table."""
+    return "| " + " | ".join(cells) + " |"
+
+
+def table_head(*headings: str) -> list[str]:
+    """The first two lines of a Markdown table."""
+    return [table_row(headings), "|" + "---|" * len(headings)]
+
+
 def fenced(text: str, language: str = "") -> str:
-    """A text as a block of code that nothing in it can end."""
+    """A text as a block of code, which nothing in the text can end."""
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     fence = "`" * max(longest + 1, 3)
     return f"{fence}{language}\n{text.strip(chr(10))}\n{fence}"

@@ -30,13 +30,13 @@ LONGEST = 200  # bytes; file systems take 255
 
 
 class DamagedFileError(ValueError):
-    """A file of ours that does not hold what it should; says so in one sentence with the remedy."""
+    """A file that gradaccord wrote is damaged; the message is one sentence with the remedy."""
 
 
 def damaged(
     path: Path, why: str, remedy: str = "run the command that wrote it again"
 ) -> DamagedFileError:
-    """The error about a file."""
+    """The error about a damaged file."""
     return DamagedFileError(f"{path} is damaged ({why.rstrip('.')}): {remedy}.")
 
 
@@ -48,7 +48,7 @@ class RunFolderError(OSError):
 
 
 def folder_name(name: str) -> str:
-    """Any name as that of one folder inside another; a safe name stays, others end with a hash."""
+    """Any name as the name of a folder; a safe one stays as it is, others end with a hash."""
     safe = re.sub(r"[^\w .=+@-]", "_", name)
     if safe == name and len(name.encode()) <= LONGEST and not TAKEN.fullmatch(name):
         return name
@@ -84,7 +84,7 @@ FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))  # th
 
 
 def not_written(path: Path, error: BaseException, again: str = "repeat the command") -> RunFolderError:
-    """What the system said about a file that cannot be written, with the remedy."""
+    """The error about a file that cannot be written: the system's reason, and the remedy."""
     why = system_reason(error)
     full = why in [os.strerror(number) for number in FULL]
     remedy = f"make room, and {again}" if full else "choose another place"
@@ -92,7 +92,7 @@ def not_written(path: Path, error: BaseException, again: str = "repeat the comma
 
 
 def system_reason(error: BaseException | None) -> str | None:
-    """What the system said, in an error or behind it: torch raises its own after the system's."""
+    """The system's reason in an error or its causes: torch raises its own error after the system's."""
     while error is not None and not (isinstance(error, OSError) and error.strerror):
         error = error.__cause__ or error.__context__
     return None if error is None else str(error.strerror)
@@ -119,7 +119,7 @@ def write_tensors(path: Path, state: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """What `write_json` wrote; the one reader of our own JSON files."""
+    """The values that `write_json` wrote; the only reader of our own JSON files."""
     try:
         text = path.read_text(encoding="utf-8")
         found = json.loads(text)
@@ -131,7 +131,7 @@ def read_json(path: Path) -> Any:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The same of a file that holds an object."""
+    """The content of a JSON file of ours that must hold an object."""
     content = read_json(path)
     if not isinstance(content, dict):
         raise damaged(path, "it holds no JSON object")
@@ -139,5 +139,5 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def read_tensors(path: Path) -> Any:
-    """What `write_tensors` wrote; tensors and plain values only, never code."""
+    """The state that `write_tensors` wrote; tensors and plain values only, never code."""
     return torch.load(path, map_location="cpu", weights_only=True)

@@ -18,24 +18,25 @@ SIGNALS = tuple(getattr(signal, name) for name in NAMES if hasattr(signal, name)
 class Interrupts:
     """Notes Ctrl-C, SIGTERM and SIGHUP while it is entered; a second Ctrl-C stops at once.
 
-    Once `saving` is set none does, so that what is being written is written whole.
+    Once `saving` is set, it does not, so that what is being written is complete.
 
-    say: is told at once what follows, by a thread beside the step, which may be in the middle of a long
-    computation. what_next: the sentence behind the signal's name, asked for when it comes.
+    say: told at once what happens next, from another thread, as the step may be in the middle of a long
+    computation. doing: gives what has to be finished first, when a signal comes; "" is this step.
 
     Only the main thread can handle signals: in another one nothing is noted. A signal that the
-    process ignores stays ignored. The end of the parent process (`PARENT`) counts as a signal: nobody
-    waits for this run any more, and a restarted command needs the folder.
+    process ignores stays ignored, except SIGINT where the process works for another (`PARENT`), which
+    sends it. The end of that process counts as a signal: nobody waits for this run any more, and a
+    restarted command needs the folder.
     """
 
     def __init__(
         self,
         say: Callable[[str], None] | None = None,
-        what_next: Callable[[], str] = lambda: "finishing this step, then saving; press again to stop",
+        doing: Callable[[], str] = lambda: "",
     ) -> None:
         self.noted = False
         self.saving = False
-        self._say, self._what_next = say, what_next
+        self._say, self._doing = say, doing
         self._told = False
         self._teller: threading.Thread | None = None
         self._pipe: tuple[int, int] = (-1, -1)
@@ -46,7 +47,8 @@ class Interrupts:
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
             for kind in SIGNALS:
-                if signal.getsignal(kind) not in (signal.SIG_IGN, None):
+                ordered = kind == signal.SIGINT and PARENT in os.environ
+                if ordered or signal.getsignal(kind) not in (signal.SIG_IGN, None):
                     self._before[kind] = signal.signal(kind, self._note)
             if self._say is not None and os.name == "posix":
                 self._listen()
@@ -83,7 +85,10 @@ class Interrupts:
                 continue
             name = "Ctrl-C" if signal.SIGINT in got else "SIGTERM"
             if not self._told:
-                self._say(f"{name}: {self._what_next()}.")
+                what = self._doing() or "this step"
+                self._say(
+                    f"{name}: finishing {what}, then saving a checkpoint; press again to stop at once."
+                )
             elif self.saving:
                 self._say(f"{name}: still saving; it ends by itself.")
             self._told = True
@@ -94,14 +99,18 @@ class Interrupts:
         self.noted = True
         silence(self._terminals)
 
+    @property
+    def stops(self) -> bool:
+        """Whether this process has to stop: by a signal, or as nobody waits for it any more."""
+        return self.noted or orphaned()
+
     def agreed(self, accelerator: Any) -> bool:
         """Whether any process was interrupted: all stop after the same step, or none does."""
-        stop = self.noted or orphaned()
         if accelerator.num_processes == 1:
-            return stop
+            return self.stops
         import torch
 
-        noted = torch.tensor([int(stop)], device=accelerator.device)
+        noted = torch.tensor([int(self.stops)], device=accelerator.device)
         return bool(accelerator.reduce(noted, "sum").item())
 
 
@@ -111,7 +120,7 @@ def terminals() -> list[int]:
 
 
 def silence(before: list[int]) -> None:
-    """Send to nowhere what would go to terminals that have been closed: writing there fails."""
+    """Discard what would go to terminals that have been closed: writing there fails."""
     for number in before:
         if not os.isatty(number):
             nowhere = os.open(os.devnull, os.O_WRONLY)

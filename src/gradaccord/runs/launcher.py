@@ -1,4 +1,4 @@
-"""A warning where fewer processes run than a launcher was asked for."""
+"""A warning if fewer processes run than a launcher was asked for."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def locked(folder: Path) -> Iterator[None]:
     """Lock the folder for this process; a second one is refused.
 
     The operating system drops the lock when the process ends, however it ends. A run of a comparison
-    or a sweep waits: if the command before was killed, its run is there until it has saved itself.
+    or a sweep waits: the run of a killed command keeps the folder until it has saved.
     """
     lock = FileLock(folder / ".lock")
     try:

@@ -3,23 +3,79 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import IO, Any, Protocol
 
 from gradaccord.runs.files import not_written, write_atomic
+from gradaccord.runs.results import EvaluationRecord
 
 STEP = b'"event": "step"'  # as `Log` writes it
 
 
-class LogCopy(Protocol):
-    """A second place for every record, e.g. TensorBoard."""
+@dataclass
+class StepRecord:
+    """One step of training. What a line of the log lacks has its default."""
 
-    def write(self, record: Mapping[str, Any]) -> None:
+    step: int = 0
+    phase: str = ""
+    share: float = 0.0  # of the phase that is done
+    gradients: float = math.nan  # batch gradients so far
+    seconds: float = math.nan
+    lr: float = math.nan
+    loss: dict[str, float] = field(default_factory=dict)  # by task
+    # Of the tasks' gradients; None for one task.
+    cosine: float | None = None
+    conflicts: float | None = None
+    dot: float | None = None
+    extras: dict[str, float] | None = None  # of the method and the regularisers
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> StepRecord | None:
+        """A record by type; None if it is not a step, or not one of training."""
+        if record.get("event") != "step":
+            return None
+        own = {name: record[name] for name in _FIELDS if record.get(name) is not None}
+        try:
+            for name in _NUMBERS & own.keys():
+                own[name] = float(own[name])
+            own["loss"] = {task: float(loss) for task, loss in own.get("loss", {}).items()}
+        except (TypeError, ValueError, AttributeError, OverflowError):
+            return None
+        return cls(**own)
+
+    @property
+    def mean_loss(self) -> float:
+        """Over the tasks; NaN if there is none, or the sum is no number."""
+        try:
+            return math.fsum(self.loss.values()) / len(self.loss)
+        except (ArithmeticError, ValueError):
+            return math.nan
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, as a line of the log."""
+        return {"event": "step"} | {name: v for name, v in vars(self).items() if v is not None}
+
+
+_FIELDS = tuple(each.name for each in fields(StepRecord))
+_NUMBERS = frozenset(_FIELDS) - {"step", "phase", "loss", "extras"}
+
+
+def is_evaluation(record: Mapping[str, Any]) -> bool:
+    """Whether a record is an `EvaluationRecord`."""
+    return record.get("event") == "evaluation"
+
+
+class LogCopy(Protocol):
+    """A second place for every step and evaluation, e.g. TensorBoard."""
+
+    def write(self, record: StepRecord | EvaluationRecord) -> None:
         """Add a record."""
 
     def close(self) -> None:
@@ -49,10 +105,14 @@ class Log:
             return
         with self._writing(Path(self.file.name)):
             self.file.write(json.dumps(record, ensure_ascii=False) + "\n")
-        if self.copy is not None:
-            self.copy.write(record)
         if time.monotonic() - self._flushed > self.SECONDS:
             self.flush()
+
+    def add(self, record: StepRecord | EvaluationRecord) -> None:
+        """Add a record of training, to the copy, too."""
+        self.write(**record.to_json())
+        if self.copy is not None:
+            self.copy.write(record)
 
     def flush(self) -> None:
         """Write through to the disk."""
@@ -110,7 +170,7 @@ def read_log(path: Path, say: Callable[[str], None] = _warn) -> list[dict[str, A
 
 
 def records(path: Path, every: int = 1, say: Callable[[str], None] = _warn) -> Iterator[dict[str, Any]]:
-    """The same one by one. every: of how many steps one is read; other events are all read."""
+    """The records of a log, one by one. every: read one in this many steps, and all other events."""
     broken = []
     with path.open("rb") as file:
         for number, line in enumerate(file):

@@ -1,23 +1,60 @@
-"""Several processes of one run: what each has found told to all, and one sentence if one ends."""
+"""Several processes of one run: they agree, end their process group, and say so if one is lost."""
 
 from __future__ import annotations
 
+import atexit
+import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-T = TypeVar("T")
+import torch
 
-# What the backends say in a plain RuntimeError when a peer's connection breaks.
-BROKEN = ("gloo", "nccl", "connection closed by peer", "connection reset", "process group")
+from gradaccord.core.failures import is_broken
+
+T = TypeVar("T")
 
 
 class ProcessLostError(RuntimeError):
     """Another process of the run has ended."""
 
 
+def make_accelerator(precision: str, threads: int | None, **options: Any) -> Any:
+    """Accelerate, which joins the processes. precision: auto, fp32, bf16 or fp16."""
+    from accelerate import Accelerator
+
+    if threads is not None:
+        torch.set_num_threads(threads)
+    if precision == "auto":
+        gpu = torch.cuda.is_available()
+        precision = "bf16" if gpu and torch.cuda.is_bf16_supported() else "fp32"
+    mixed = {"fp32": "no"}.get(precision, precision)
+    # Under torchrun on a CPU Accelerate joins the processes only if it is told that this is one.
+    on_cpu = not torch.accelerator.is_available()
+    atexit.register(_end_process_group)
+    return Accelerator(mixed_precision=mixed, cpu=on_cpu, **options)
+
+
+def where(accelerator: Any) -> str:
+    """The device that trains, with its precision and the number of threads and processes."""
+    precision = {"no": "fp32"}.get(accelerator.mixed_precision, accelerator.mixed_precision)
+    place = f"{accelerator.device.type}, {precision}"
+    if accelerator.device.type == "cpu":
+        place += f", threads: {torch.get_num_threads()}"
+    if accelerator.num_processes > 1:
+        place += f", processes: {accelerator.num_processes}"
+    return place
+
+
+def _end_process_group() -> None:
+    """The threads of a process group can abort an interpreter that is taken down around them."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        gc.collect()  # models that hold the group
+        torch.distributed.destroy_process_group()
+
+
 def gathered(accelerator: Any, value: T) -> list[T]:
-    """The value of every process, in all of them."""
+    """The values of all processes, in each of them."""
     if accelerator.num_processes == 1:
         return [value]
     from accelerate.utils import gather_object
@@ -26,21 +63,14 @@ def gathered(accelerator: Any, value: T) -> list[T]:
 
 
 @contextmanager
-def others_alive(accelerator: Any) -> Iterator[None]:
-    """Turn the error by which a backend tells that another process is gone into one sentence."""
+def others_alive(accelerator: Any, remedy: str = "go on with --resume") -> Iterator[None]:
+    """Turn a backend's error about a lost process into one sentence."""
     try:
         yield
     except RuntimeError as error:
-        if accelerator.num_processes == 1 or not _broken(error):
+        if accelerator.num_processes == 1 or not is_broken(error):
             raise
         raise ProcessLostError(
             "Another process of this run has ended, and this one with it: see what that one said, "
-            "and go on with --resume."
+            f"and {remedy}."
         ) from error
-
-
-def _broken(error: RuntimeError) -> bool:
-    from torch.distributed import DistError
-
-    text = str(error).lower()
-    return isinstance(error, DistError) or any(word in text for word in BROKEN)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import statistics
-from typing import Any
+from typing import Any, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from gradaccord.runs.files import RESULTS
 from gradaccord.runs.versioned import Versioned
@@ -22,7 +22,7 @@ class Cost(BaseModel):
 
     seconds: of the clock, from the first step to the last, evaluation and probes included.
     cpu_seconds: of the whole process; None if it was resumed.
-    The other processor seconds are those of all sessions; on a GPU they are its own seconds.
+    The other processor seconds are those of all sessions; on a GPU they are wall seconds.
     """
 
     seconds: float
@@ -53,7 +53,7 @@ class TaskCosine(BaseModel):
     @model_validator(mode="after")
     def _square(self) -> TaskCosine:
         if [len(row) for row in self.matrix] != [len(self.tasks)] * len(self.tasks):
-            raise ValueError("the matrix has not a row and a column for each task")
+            raise ValueError("the matrix must have a row and a column for each task")
         return self
 
 
@@ -76,13 +76,18 @@ class Measured(BaseModel):
 class EvaluationRecord(Measured):
     """One evaluation on dev during training, as the log keeps it, too."""
 
-    event: str = "evaluation"
+    event: Literal["evaluation"] = "evaluation"
     step: int
     gradients: float
     seconds: float
     evaluation_seconds: float = 0.0
     scores: Scores
     average: float  # of the trained tasks' main metrics
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, as a line of the log: when and how good, then what was measured."""
+        own = self.model_dump(exclude_none=True)
+        return {name: own.pop(name) for name in EvaluationRecord.__annotations__} | own
 
 
 class TaskErrors(BaseModel):
@@ -96,13 +101,21 @@ class TaskErrors(BaseModel):
     histogram: Histogram | None = None
 
 
+class MethodUsed(BaseModel):
+    """A method's name and, beside it, its options, as in the configuration."""
+
+    model_config = ConfigDict(extra="allow")
+
+    name: str
+
+
 class Results(Versioned):
     """The results of one run, at its best weights on dev. Files of 0.1 have the same fields."""
 
     FILE = RESULTS
 
     finished: str
-    method: dict[str, Any]  # its name and options
+    method: MethodUsed
     regularize: list[str]
     seed: int
     metrics: dict[str, str]  # task -> its main metric; with a "-" before it if lower is better
@@ -126,9 +139,7 @@ class Results(Versioned):
 
     @model_validator(mode="after")
     def _whole(self) -> Results:
-        """Every task has its main metric and a score by it, and the method has a name."""
-        if not isinstance(self.method.get("name"), str):
-            raise ValueError("`method` has no name")
+        """Every task has its main metric and a score by it."""
         if not self.trained:
             raise ValueError("`trained` names no task")
         scored = [self.dev, self.test, *(one.scores for one in self.evaluations)]
@@ -142,13 +153,13 @@ class Results(Versioned):
 
     @property
     def method_name(self) -> str:
-        """As in the configuration."""
-        return str(self.method["name"])
+        """The method's name, as in the configuration."""
+        return self.method.name
 
     @property
     def method_options(self) -> dict[str, Any]:
-        """As in the configuration."""
-        return {key: value for key, value in self.method.items() if key != "name"}
+        """The method's options, as in the configuration."""
+        return dict(self.method.model_extra or {})
 
     @property
     def split(self) -> str:
@@ -157,7 +168,7 @@ class Results(Versioned):
 
     @property
     def train_loss(self) -> float:
-        """Mean over tasks at the last evaluation; NaN if there was none."""
+        """Mean training loss over tasks at the last evaluation; NaN if there was none."""
         losses = self.last.train_loss.values()
         return statistics.fmean(losses) if losses else float("nan")
 
@@ -185,12 +196,12 @@ class Results(Versioned):
         return statistics.fmean(known) if known else float("nan")
 
     def unseen_average(self, split: str) -> float:
-        """The same over the tasks that were never trained on; NaN if there is none."""
+        """Mean main metric of the tasks that were never trained on; NaN if there is none."""
         scores = self.main_scores(split)
         unseen = [value for task, value in scores.items() if task not in self.trained]
         return statistics.fmean(unseen) if unseen else float("nan")
 
     def reference(self, task: str, split: str) -> Reference | None:
-        """What a task's score on a split is to be seen beside; None in files that lack it."""
+        """Chance and majority beside a task's score on a split; None in files that lack them."""
         known = (self.references.get(task), self.dev_references.get(task))
         return next((own for own in known if own is not None and own.split == split), None)

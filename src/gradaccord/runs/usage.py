@@ -10,7 +10,7 @@ import torch
 
 
 def peak_memory() -> float:
-    """Megabytes: of the GPU if there is one, else the most that this process has held."""
+    """Peak memory in megabytes: of the GPU if there is one, else of this process."""
     if torch.cuda.is_available():
         return torch.cuda.max_memory_allocated() / 2**20
     if sys.platform == "win32":
@@ -22,12 +22,12 @@ def peak_memory() -> float:
 
 
 def cpu_seconds() -> float:
-    """Of this process, all threads."""
+    """Processor time of this process, all threads."""
     return time.process_time()
 
 
 def compute_seconds(device: torch.device) -> float:
-    """A clock that counts work alone: processor seconds of all threads, on a GPU its wall seconds."""
+    """A clock that counts only work: processor seconds of all threads; on a GPU, wall seconds."""
     if device.type == "cpu":
         return time.process_time()
     torch.accelerator.synchronize(device)

@@ -12,10 +12,11 @@ from gradaccord.runs.files import damaged, read_object, write_json
 
 
 class Versioned(BaseModel):
-    """The content of a file of one name in some folder. Files without a version are of version 1."""
+    """The content of a file, by default with a fixed name. Without a version it is version 1."""
 
-    FILE: ClassVar[str]
+    FILE: ClassVar[str]  # its name in some folder; unset where every file has its own
     VERSION: ClassVar[int] = 1
+    REMEDY: ClassVar[str] = "run the command that wrote it again"  # for a damaged file
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; fields that were never set are left out."""
@@ -24,6 +25,10 @@ class Versioned(BaseModel):
     def write(self, folder: Path) -> None:
         """Write the file into a folder, whole or not at all."""
         write_json(folder / self.FILE, self.to_json())
+
+    def write_file(self, path: Path) -> None:
+        """Write a file of any name, with the fields that were never set, too."""
+        write_json(path, {"version": self.VERSION, **self.model_dump(mode="json")})
 
     @classmethod
     def exists(cls, folder: Path) -> bool:
@@ -37,11 +42,11 @@ class Versioned(BaseModel):
 
     @classmethod
     def read_file(cls, path: Path) -> Self:
-        """The same for a file of any name."""
+        """Read a file of any name; one that is damaged or newer is refused."""
         content = read_object(path)
-        version = content.get("version", 1)
+        version = content.pop("version", 1)
         if not isinstance(version, int):
-            raise damaged(path, f"its version is {version!r}")
+            raise damaged(path, f"its version is {version!r}", cls.REMEDY)
         if version > cls.VERSION:
             raise ValueError(
                 f"{path} has version {version}, and this gradaccord reads versions up to "
@@ -50,11 +55,11 @@ class Versioned(BaseModel):
         try:
             return cls.model_validate(content)
         except ValidationError as error:
-            raise damaged(path, first_mistake(error)) from error
+            raise damaged(path, first_mistake(error), cls.REMEDY) from error
 
 
 def first_mistake(error: ValidationError) -> str:
-    """Of a content of the wrong shape: the place and what is wrong there, in one line."""
+    """The first place where a content has the wrong shape, and what is wrong there, in one line."""
     first = error.errors()[0]
     message = " ".join(first["msg"].removeprefix("Value error, ").split())
     place = ".".join(map(str, first["loc"]))

@@ -23,10 +23,10 @@ _NO_INPUT = ("id", "language", "group")  # fields that two different examples ma
 
 @dataclass(frozen=True)
 class SplitCard:
-    """One split. What is counted in examples is counted in those looked at.
+    """One split. Counts of examples are of those looked at.
 
-    empty: a text of theirs is empty. repeated: they stand further up in the split already;
-    contradictions: with another label. also_in: an earlier split -> how many stand there, too.
+    empty: with an empty text. repeated: the same example occurs earlier in the split;
+    contradictions: with another label. also_in: an earlier split -> how many occur there, too.
     lengths: tokens of a row, by percentile (50, 95, 99, 100). cut: share of sequences truncated.
     """
 
@@ -84,11 +84,11 @@ class DataCard:
             yield f"{own.contradictions:,} examples repeat another one with a different label"
         for earlier, count in own.also_in.items():
             if count:
-                yield f"{count:,} of {own.looked_at:,} examples also stand in {earlier}"
+                yield f"{count:,} of {own.looked_at:,} examples also occur in {earlier}"
 
 
 def data_card(prepared: Prepared, tokens: Tokens) -> DataCard:
-    """Look at a task's data once: some 10 microseconds an example, at most `MOST` of a split."""
+    """Look at a task's data once: about 10 microseconds an example, at most `MOST` of a split."""
     task, keys = prepared.task, dict[str, set[int]]()
     splits = {}
     for split, examples in prepared.splits.items():
@@ -101,14 +101,13 @@ def data_card(prepared: Prepared, tokens: Tokens) -> DataCard:
         shown = seen_by_the_model(encoded, tokens)
         gold = task.gold(prepared.splits[first][int(encoded.example[0])])
         answer = "" if gold is None else str(gold)[:TEXT]
-    limit = getattr(task, "max_length", None)
     return DataCard(
         task=prepared.name,
         kind=task.kind,
         splits=splits,
         example=shown[:TEXT],
         answer=answer,
-        max_length=None if limit is None else min(limit, tokens.max_length),
+        max_length=None if task.max_length is None else min(task.max_length, tokens.max_length),
     )
 
 

@@ -18,8 +18,8 @@ TEXT = 300  # characters of a text that are kept
 class Wrong:
     """One example that the model got wrong.
 
-    by: how far off: |prediction - truth| of a number, the loss of a class, what an answer's score lacks
-        to 100; None if it is not known.
+    by: how far off: |prediction - truth| of a number, the loss of a class, 100 minus an
+        answer's score; None if it is not known.
     """
 
     id: str
@@ -38,7 +38,7 @@ class Confusion:
 
     def __post_init__(self) -> None:
         if [len(row) for row in self.counts] != [len(self.labels)] * len(self.labels):
-            raise ValueError("`counts` has not a row and a column for each label")
+            raise ValueError("`counts` must have a row and a column for each label")
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Histogram:
 
     def __post_init__(self) -> None:
         if not self.counts or len(self.edges) != len(self.counts) + 1:
-            raise ValueError("`edges` are not one more than `counts`")
+            raise ValueError("`edges` must be one longer than `counts`")
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from gradaccord.tasks.task import Task
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What a model makes of a split. `scores` are in percent."""
+    """How a model does on a split. `scores` are in percent."""
 
     scores: dict[str, float]
     predictions: list[Any]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,19 +35,18 @@ def intervals(
     examples: Sequence[Any],
     predictions: Sequence[Any],
     *,
-    seed: int = 0,
     watch: Watch = NOBODY,
 ) -> dict[str, Interval]:
-    """Every metric of a task with its 95 % interval: examples are drawn again and again, with return.
+    """Every metric of a task with its 95 % interval: examples are drawn with replacement.
 
     A thousand times, where a metric is the mean of what single examples score or follows from a table
-    of confusions. Others are scored anew on each draw, 500 times, and fewer of many examples. Answers
-    to one question (`group`) are drawn together.
+    of confusions. Others are scored on each draw, 500 times, or fewer if examples are many. Answers
+    to one question (`group_key`) are drawn together.
     """
     scores = task.score(examples, predictions)
     known = [(e, p) for e, p in zip(examples, predictions, strict=True) if task.gold(e) is not None]
     units = _units([example for example, _ in known])
-    draw = np.random.default_rng(seed)
+    draw = np.random.default_rng(0)
     found: dict[str, Interval] = {}
     for metric, drawn in _of_counts(task, known, scores, draw).items():
         found[metric] = _interval(scores[metric], drawn)
@@ -110,9 +109,8 @@ def _units(examples: Sequence[Any]) -> list[list[int]]:
     """The places of the examples that belong together."""
     found: dict[Any, list[int]] = {}
     for place, example in enumerate(examples):
-        group = getattr(example, "group", None)
-        key = place if group is None else group or (example.passage, example.question)
-        found.setdefault(key, []).append(place)
+        key = example.group_key
+        found.setdefault(place if key is None else key, []).append(place)
     return list(found.values())
 
 
@@ -124,7 +122,7 @@ def _resampled(
     for number, unit in enumerate(chosen):
         for place in unit:
             example, prediction = known[place]
-            if hasattr(example, "group"):
-                example = replace(example, group=str(number))
+            if example.group_key is not None:
+                example = example.in_group(str(number))
             drawn.append((example, prediction))
     return [example for example, _ in drawn], [prediction for _, prediction in drawn]

@@ -1,4 +1,4 @@
-"""A task together with its data, tokenised: from the cache on disk if it was before."""
+"""A task together with its data, tokenised: read from the cache on disk if done before."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Prepared:
 
     @property
     def notes(self) -> dict[str, dict[str, int]]:
-        """What was cut or lost, by split; splits of which nothing was are left out."""
+        """What was cut or lost, for each split where anything was."""
         counted = {s: {k: v for k, v in e.notes.items() if v} for s, e in self.encoded.items()}
         return {split: notes for split, notes in counted.items() if notes}
 

@@ -26,7 +26,7 @@ _FORMAT = 1  # to be raised when a clustering changes
 
 @dataclass(frozen=True)
 class PseudoTasks:
-    """The clusters of a data set, largest first; one that no example went to is left out.
+    """The clusters of a data set, largest first; empty ones are left out.
 
     datasets: one for each cluster, with its part of the split alone; evaluate a model on the whole set.
     clusters: [examples] which one each example is in.
@@ -48,7 +48,7 @@ class PseudoTasks:
 
     @property
     def weights(self) -> dict[str, float]:
-        """With what probability to draw each: the same if sizes are about even, else ~ N_t^q."""
+        """The probability to draw each: the same if sizes are about even, else ~ N_t^q."""
         sizes = self.sizes
         power = 0.0 if max(sizes.values()) <= EVEN * min(sizes.values()) else self.q
         total = sum(size**power for size in sizes.values())

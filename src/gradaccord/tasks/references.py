@@ -16,10 +16,10 @@ ERRORS = 2.0  # standard errors that are called noise
 
 @dataclass(frozen=True)
 class Reference:
-    """The main metric of two predictors without skill, in percent, and what a model is beside them.
+    """The main metric of two predictors without skill, in percent, and how a model compares.
 
     chance: guessing, every answer as likely as another (`Task.chance` of the kind says what that is).
-    majority: the same answer always (`Task.constant`).
+    majority: always the same answer (`Task.constant`).
     mark: `ONE_CLASS`, `NO_BETTER`, `BELOW`, or empty if the model is better than that.
     """
 
@@ -30,7 +30,7 @@ class Reference:
 
     @property
     def text(self) -> str:
-        """In a few words."""
+        """Chance and majority in a few words."""
         return f"chance {self.chance:.2f}, majority {self.majority:.2f}" + (
             f"; {self.mark}" if self.mark else ""
         )
@@ -43,7 +43,7 @@ def reference(
     predictions: Sequence[Any],
     scores: Mapping[str, float],
 ) -> Reference:
-    """Of a model's predictions on a split. scores: theirs, by `Task.score`."""
+    """The `Reference` of a model's predictions on a split. scores: theirs, by `Task.score`."""
     main = task.main_metric
     chance = main_score(task.chance(examples, predictions), main)
     majority = main_score(task.score(examples, task.constant(examples, predictions)), main)

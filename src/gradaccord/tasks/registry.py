@@ -1,13 +1,13 @@
-"""The kinds of task by name, and a task of a kind out of the options in a configuration."""
+"""The kinds of task by name, and how a task is built from the options in a configuration."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, get_type_hints
 
-from gradaccord.core.did_you_mean import closest
+from gradaccord.core.did_you_mean import nearest
 from gradaccord.core.options import checked
 
 if TYPE_CHECKING:
@@ -67,12 +67,12 @@ def build(kind: str, **options: Any) -> Task[Any]:
     nearest one that does.
     """
     if kind not in KINDS:
-        raise ValueError(f"`kind` is {kind!r}{_instead(kind, KINDS)}")
+        raise ValueError(f"`kind` is {kind!r}: {nearest(kind, KINDS, 'use one of')}")
     wanted = KINDS[kind]
     known = {field.name: field for field in fields(wanted)}  # type: ignore[arg-type]
     for name in options:
         if name not in known:
-            raise ValueError(f"A {kind} task has no option {name!r}{_instead(name, known)}")
+            raise ValueError(f"A {kind} task has no option {name!r}: {nearest(name, known)}")
     for name, field in known.items():
         if name not in options and field.default is MISSING and field.default_factory is MISSING:
             raise ValueError(f"A {kind} task needs the option `{name}`: give it.")
@@ -89,17 +89,9 @@ def options(task: Task[Any]) -> dict[str, Any]:
 def task_for(dataset: Dataset, **options: Any) -> Task[Any]:
     """The task of a data set: its labels and language, its own options, and yours over them."""
     if dataset.kind not in KINDS:
-        raise ValueError(
-            f"`{dataset.name}` is of the kind {dataset.kind!r}{_instead(dataset.kind, KINDS)}"
-        )
+        hint = nearest(dataset.kind, KINDS, "use one of")
+        raise ValueError(f"`{dataset.name}` is of the kind {dataset.kind!r}: {hint}")
     known = {field.name for field in fields(KINDS[dataset.kind])}  # type: ignore[arg-type]
     given = {"labels": tuple(dataset.labels), "language": dataset.language}
     from_data = {name: value for name, value in given.items() if value and name in known}
     return build(dataset.kind, **{**from_data, **dataset.options, **options})
-
-
-def _instead(name: str, known: Iterable[str]) -> str:
-    names = list(known)
-    close = closest(name, names, 0.6)
-    listed = ", ".join(names)
-    return f": did you mean {close!r}? (There are {listed}.)" if close else f": use one of {listed}."

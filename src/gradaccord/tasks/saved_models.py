@@ -1,4 +1,4 @@
-"""A model and its tasks in one folder, and both again from it."""
+"""Save a model and its tasks in one folder, and load both again."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def save(
     tasks: Mapping[str, Task[Any]],
     own_files: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> None:
-    """Write a folder that `load` reads whole, and `AutoModel.from_pretrained` the trunk of.
+    """Write a folder that `load` reads; `AutoModel.from_pretrained` reads the trunk in it.
 
-    own_files: of tasks that were trained on own files, how they were read (`gradaccord.data.read`).
+    own_files: for tasks trained on own files, how these were read (`gradaccord.data.read`).
     """
     own = own_files or {}
     entries = {

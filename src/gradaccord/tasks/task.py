@@ -48,8 +48,8 @@ class Task(ABC, Generic[E]):
         model = MultiTaskModel(trunk, {"sst": task.new_head(trunk)})
         batch = encoded.batch([0, 1, 2])
         loss, items = task.loss(model("sst", batch), batch)        # as a method's callable returns it
-        rows = task.read(model, "sst", batch)                      # one entry a row
-        predictions = task.decode(examples, encoded, rows)         # one a example, ready for JSON
+        rows = task.read(model, "sst", batch)                      # one entry per row
+        predictions = task.decode(examples, encoded, rows)         # one per example, ready for JSON
         scores = task.score(examples, predictions)                 # in percent
 
     `tasks.evaluation.evaluate` runs the last three over a whole split. These and `gold` are all that a
@@ -63,6 +63,9 @@ class Task(ABC, Generic[E]):
     divergence: ClassVar[str | None] = None  # how SMART compares outputs; None: not regularised
     graded: ClassVar[bool] = False  # whether a prediction can be right in part, by its score
     generates: ClassVar[bool] = False  # whether predictions are texts written by a decoder
+    max_length: int | None = None  # tokens of a sequence; None: the kind has no such option
+    # Options that the weights of a head were trained with.
+    head_options: ClassVar[frozenset[str]] = frozenset({"labels", "pair", "head", "dropout"})
     in_blocks: ClassVar[bool] = True  # whether an example is encoded alike whatever stands before it
     starting_file: ClassVar[StartingFile | None] = None  # None: JSON lines with the example's fields
     sample_question: ClassVar[Any] = "some text"  # one to try a trained model with
@@ -136,7 +139,7 @@ class Task(ABC, Generic[E]):
         return [next(truth for truth in gold if repr(truth) == common)] * len(examples)
 
     def standard_error(self, score: float, count: int) -> float:
-        """Of the main metric over `count` examples, in percent; here that of a share."""
+        """The main metric's standard error over `count` examples, in percent; here that of a share."""
         share = min(max(score / 100, 0.0), 1.0)
         return 100 * math.sqrt(share * (1 - share) / count)
 
@@ -157,14 +160,22 @@ class Task(ABC, Generic[E]):
         fields = ", ".join([*example.needed, *example.targets[:1]])
         return StartingFile("jsonl", (f"# each line: {fields}",))
 
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """The classes or entity types that the task was made with; empty: its kind has none."""
+        return tuple(getattr(self, "labels", ()))
+
+    def counted(self, batch: Batch) -> torch.Tensor | None:
+        """Which outputs a regulariser compares; None: all that are not padding."""
+        return None
+
     # Another task's head
 
     def takes_labels(self, labels: Sequence[str]) -> bool:
         """Whether this task's head can be used for a data set with these labels."""
-        own = tuple(getattr(self, "labels", ()))
-        return not labels or not own or tuple(labels) == own
+        return not labels or not self.label_names or tuple(labels) == self.label_names
 
-    # Errors (`tasks.errors`)
+    # Errors (`tasks.error_analysis`)
 
     def is_right(self, example: E, gold: Any, predicted: Any) -> bool:
         """Whether a prediction is wholly right."""
@@ -183,20 +194,20 @@ class Task(ABC, Generic[E]):
     @property
     def class_names(self) -> tuple[str, ...]:
         """The rows and columns of a table of confusions; empty: there is none."""
-        return tuple(getattr(self, "labels", ()))
+        return self.label_names
 
     def class_pairs(self, gold: Any, predicted: Any) -> list[tuple[str, str]]:
         """What one prediction adds to that table: true and predicted classes."""
         return [(gold, predicted)]
 
     def scores_of_counts(self, counts: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Metrics in percent out of tables of confusions [n, classes, classes]; {}: not known so."""
+        """Metrics in percent from tables of confusions [n, classes, classes]; {}: not possible."""
         return {}
 
     # Questions to a trained model (`train.predict`, `train.export`)
 
     def probabilities(self, rows: Sequence[Any]) -> list[dict[str, float]] | None:
-        """Of every class, for each row that `read` gave; None of kinds without."""
+        """The probability of each class, for each row of `read`; None for kinds without classes."""
         return None
 
     def question_fields(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -205,7 +216,7 @@ class Task(ABC, Generic[E]):
         return example.needed, tuple(f for f in example.optional if f not in example.targets)
 
     def checked_question(self, given: Any, where: str) -> E:
-        """A question as it is, of kinds whose questions have no fields. where: how errors begin."""
+        """A question as given, for kinds whose questions have no fields. where: how errors begin."""
         raise NotImplementedError
 
     def sample_code(self, trunk: Mapping[str, Any]) -> tuple[str, list[str]]:

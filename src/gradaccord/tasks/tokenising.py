@@ -1,4 +1,4 @@
-"""Texts tokenised a block at a time into flat arrays, so that memory stays that of the token ids."""
+"""Texts tokenised a block at a time into flat arrays, so that memory holds only the token ids."""
 
 from __future__ import annotations
 

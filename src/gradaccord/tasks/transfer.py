@@ -9,15 +9,13 @@ from gradaccord.data.dataset import Dataset
 from gradaccord.tasks.registry import build, options
 from gradaccord.tasks.task import Task
 
-_OF_THE_HEAD = frozenset({"labels", "pair", "head", "dropout"})  # options that its weights fit
-
 
 def task_by_head(
     name: str, dataset: Dataset, source: str, task: Task[Any], given: Mapping[str, Any] | None = None
 ) -> Task[Any]:
     """The source's task with the data set's language, scoring and the like; an error if they differ.
 
-    given: further options, such as its scoring; one that the head's weights fit cannot differ.
+    given: further options, such as its scoring; those of the head cannot differ.
     """
     if dataset.kind != task.kind:
         raise ValueError(
@@ -25,19 +23,18 @@ def task_by_head(
             "tasks of one kind can use each other's heads."
         )
     if not task.takes_labels(dataset.labels):
-        labels = getattr(task, "labels", ())
         raise ValueError(
             f"Task {name!r} has the labels {', '.join(dataset.labels)} and {source!r} has "
-            f"{', '.join(labels)}: a head can only be used for its own, in the same order."
+            f"{', '.join(task.label_names)}: a head can only be used for its own, in the same order."
         )
     trained, given = options(task), given or {}
-    for option in _OF_THE_HEAD & given.keys():
+    for option in task.head_options & given.keys():
         if given[option] != trained.get(option):
             raise ValueError(
                 f"Task {name!r} is evaluated with the head of {source!r}: leave `{option}` out."
             )
     own = dict(dataset.options)
-    if dataset.language and hasattr(task, "language"):
+    if dataset.language and "language" in trained:
         own["language"] = dataset.language
-    own = {option: value for option, value in own.items() if option not in _OF_THE_HEAD}
+    own = {option: value for option, value in own.items() if option not in task.head_options}
     return build(task.kind, **{**trained, **own, **given})

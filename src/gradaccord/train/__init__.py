@@ -1,1 +1,1 @@
-"""From a configuration file to a trained model: configuration, loop, checkpoints, comparisons."""
+"""From a configuration file to a trained model: configuration, data, loop, evaluation, estimate."""

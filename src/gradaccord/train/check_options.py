@@ -9,13 +9,12 @@ from typing import get_type_hints
 
 from gradaccord.core.did_you_mean import nearest
 from gradaccord.core.options import OptionError, check_options, checked, look_up
+from gradaccord.data.samplers import check_sampler
 from gradaccord.methods.registry import REGULARIZERS, check_method
-from gradaccord.pretrain.trunks import trunk_options
+from gradaccord.models.trunks.loading import trunk_options
+from gradaccord.runs.yaml_text import Place
 from gradaccord.train.config import Config, TaskConfig
 from gradaccord.train.optimizers import check_optimizer
-from gradaccord.train.step_batches import check_sampler
-
-Place = tuple[str | int, ...]
 
 
 class UnknownNameError(ValueError):
@@ -30,7 +29,7 @@ def check_names(config: Config) -> None:
     """Refuse a method, sampler, optimiser, regulariser, data set, kind or option that does not exist.
 
     What only the data or the model's folder can tell (the kind of a set of the hub, options of a
-    trunk that is loaded from a folder) is left to them.
+    trunk that is loaded from a folder) is checked later.
     """
     with _at("method"):
         check_method(config.method.name, config.method.options)

@@ -13,37 +13,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from gradaccord.data.dataset import ORDER
-from gradaccord.methods.registry import canonical_method
-
-Positive = Annotated[int, Field(ge=1)]
-Share = Annotated[float, Field(ge=0, le=1)]
+from gradaccord.methods.registry import BASELINE, SINGLE_TASK, canonical_method
+from gradaccord.runs.config_sections import Count, Named, Positive, Section, Share
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class _Named(BaseModel):
-    """A name with options of its own; without options a plain string."""
-
-    model_config = ConfigDict(extra="allow", frozen=True)
-    name: str
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_name(cls, value: Any) -> Any:
-        return {"name": value} if isinstance(value, str) else value
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """Everything but the fields that are declared."""
-        return dict(self.__pydantic_extra__ or {})
-
-
-class _Spelled(_Named):
+class _Spelled(Named):
     """One of a list, however it is spelled: capitals and hyphens do not matter."""
 
     @field_validator("name")
@@ -52,25 +29,28 @@ class _Spelled(_Named):
         return name.strip().lower().replace("-", "_")
 
 
-class LoraConfig(_Section):
+class LoraConfig(Section):
     """Adapters of rank r, trained instead of the trunk's weights; names as in `peft.LoraConfig`."""
 
-    r: Positive = Field(8, description="Rank of the adapters.")
+    r: Count = Field(8, description="Rank of the adapters.")
     lora_alpha: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
         8, description="Adapters are scaled by lora_alpha / r."
     )
-    lora_dropout: Annotated[float, Field(ge=0, lt=1)] = Field(0.0, description="On their inputs.")
+    lora_dropout: Annotated[float, Field(ge=0, lt=1)] = Field(
+        0.0, description="Dropout on the adapters' inputs."
+    )
     target_modules: str | list[str] | None = Field(
         None,
-        description="Names of the layers that get one, or all-linear; default: what peft knows of the "
-        "model, mostly query and value.",
+        description="Layers that get an adapter, or all-linear; default: peft's choice for the model, "
+        "mostly query and value.",
     )
     use_rslora: bool = Field(False, description="Scale by lora_alpha / sqrt(r).")
-    use_dora: bool = Field(False, description="Train directions and lengths apart (DoRA).")
+    use_dora: bool = Field(False, description="Train directions and lengths separately (DoRA).")
 
 
-class ModelConfig(_Named):
-    """The trunk that all tasks share: `minilm`, `characters`, a folder, or a name that the hub knows.
+class ModelConfig(Named):
+    """The trunk that all tasks share: `minilm`, `use-multilingual`, `characters`, a folder, or a name
+    on the hub.
 
     Options are those of the trunk (`gradaccord.models.trunks.loading`), e.g. `pooling`.
     """
@@ -104,59 +84,62 @@ def with_files(task: Any) -> Any:
     return {**rest, "files": {**(task.get("files") or {}), **short}}
 
 
-class TaskConfig(_Section):
+class TaskConfig(Section):
     """One task. Options of its kind (`pair`, `head`, `max_length`, ...) stand beside these."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
     data: str | None = Field(None, description="A set that `gradaccord list data` shows, or hub:NAME.")
     files: dict[str, str | list[str]] | None = Field(
-        None, description="Own files by split; train, dev and test may also stand beside `kind`."
+        None, description="Your own files by split; train, dev and test may also stand beside `kind`."
     )
     kind: str | None = Field(
-        None, description="What is learned; known for the sets of `list data`, found in own files."
+        None, description="What is learned; known for the sets of `list data`, detected in own files."
     )
     columns: dict[str, str | list[str]] | list[str] | None = Field(
         None, description="Own files: column of each field, or the names of all columns in order."
     )
     labels: list[str] | dict[str, str] | None = Field(
         None,
-        description="Classes in the order of their numbers, or what files write -> the class.",
+        description="Classes in the order of their numbers, or a mapping: what files write -> class.",
     )
-    format: str | None = Field(None, description="Own files: instead of their ending, e.g. csv.")
-    header: bool | None = Field(None, description="Own tables: line 1 names the columns. null: found.")
+    format: str | None = Field(None, description="Own files: format, e.g. csv. null: by the ending.")
+    header: bool | None = Field(None, description="Own tables: line 1 names columns. null: detected.")
     separator: str | None = Field(
-        None, description="Own tables: comma, tab, semicolon, pipe or a character. null: found."
+        None, description="Own tables: comma, tab, semicolon, pipe or a character. null: detected."
     )
-    quotes: bool | None = Field(None, description="Own tables: quotes enclose cells. null: found.")
-    encoding: str = Field("utf-8", description="Own files: of their text.")
-    cut: float | None = Field(
-        None, gt=0, lt=1, description="Share of the training split to hold out, if there is no dev."
+    quotes: bool | None = Field(None, description="Own tables: quotes enclose cells. null: detected.")
+    encoding: str = Field("utf-8", description="Own files: the encoding of their text.")
+    cut: Annotated[float, Field(gt=0, lt=1)] | dict[str, float] | None = Field(
+        None,
+        description="Share of the training split to hold out as dev, or the share of each new split: "
+        "{train: 0.8, dev: 0.1, test: 0.1}.",
     )
     dev_as_test: bool = Field(
         False,
-        description="Report the published dev split as test, so that nothing is chosen by it; dev is "
-        "then what `cut` holds out, or none, and the last weights are kept.",
+        description="Report the published dev split as test, so that nothing is chosen by it; "
+        "`cut` then makes dev, and without `cut` the last weights are kept.",
     )
     label_noise: Annotated[float, Field(ge=0, le=1)] = Field(
-        0.0, description="Share of the training labels that become another class: a control."
+        0.0, description="Share of the training labels changed to another class: a control."
     )
-    limit: dict[str, Positive] = Field(
-        default_factory=dict, description="Use at most this many examples of a split."
+    limit: dict[str, Count] = Field(
+        default_factory=dict,
+        description="Use at most this many examples of a split, drawn once for all runs.",
     )
     shared_head: str | None = Field(None, description="Tasks that name the same head share it.")
     evaluate_only: bool = Field(False, description="Never trained on: zero-shot transfer.")
-    source: str | None = Field(None, description="The trained task whose head an unseen one uses.")
-    batch_size: Positive | None = Field(None, description="Instead of train.batch_size.")
+    source: str | None = Field(None, description="The trained task whose head this one uses.")
+    batch_size: Count | None = Field(None, description="Instead of train.batch_size.")
     weight: float = Field(
         1.0,
         gt=0,
         allow_inf_nan=False,
         description="Its loss is multiplied by this before the method sees it.",
     )
-    patience: Positive | None = Field(
+    patience: Count | None = Field(
         None,
-        description="Train on it no longer after so many evaluations without a better score on it.",
+        description="Stop training on it after this many evaluations without a better score.",
     )
     metric: str | None = Field(
         None,
@@ -165,7 +148,7 @@ class TaskConfig(_Section):
     )
     clusters: Annotated[int, Field(ge=2)] | None = Field(
         None,
-        description="Train on so many clusters of its examples, found by the encoder, as tasks.",
+        description="Train on this many clusters of its examples, found by the encoder, as tasks.",
     )
 
     @model_validator(mode="before")
@@ -198,7 +181,7 @@ class TaskConfig(_Section):
         if self.files is None:
             for name in TABLE_KEYS:
                 if getattr(self, name) != type(self).model_fields[name].default:
-                    raise ValueError(f"`{name}` is about own `files`: leave it out")
+                    raise ValueError(f"`{name}` is for own `files`: leave it out")
         if self.evaluate_only:
             for name in ("shared_head", "batch_size", "weight", "patience", "clusters", "label_noise"):
                 if getattr(self, name) != type(self).model_fields[name].default:
@@ -211,17 +194,17 @@ class TaskConfig(_Section):
 
     @property
     def options(self) -> dict[str, Any]:
-        """Of the task's kind."""
+        """The options of the task's kind."""
         metric = {} if self.metric is None else {"metric": self.metric}
         return {**(self.__pydantic_extra__ or {}), **metric}
 
     @property
     def reading(self) -> dict[str, Any]:
-        """How own files are read, as `gradaccord.data.read` takes it."""
+        """How own files are read, as options of `gradaccord.data.read`."""
         return {name: getattr(self, name) for name in ("columns", "labels", *TABLE_KEYS)}
 
 
-class MethodConfig(_Named):
+class MethodConfig(Named):
     """How gradients become an update; `gradaccord list methods` shows the names and options."""
 
     @field_validator("name")
@@ -235,8 +218,8 @@ class SamplerConfig(_Spelled):
 
     pairs: Literal["batches", "tasks"] | None = Field(
         None,
-        description="Of methods on pairs: two batches of one task, or tasks with one another; default: "
-        "tasks where the sampler draws several at once, else batches.",
+        description="For methods on pairs: two batches of one task, or two drawn tasks; default: tasks "
+        "if the sampler draws several at once, else batches.",
     )
 
 
@@ -248,63 +231,69 @@ class OptimizerConfig(_Spelled):
     """sgd, adam, adamw, adafactor or recadam, with the options of the class."""
 
 
-class WarmStartConfig(_Section):
+class WarmStartConfig(Section):
     """Train on one task alone before all others (the minBERT recipe)."""
 
-    task: str
-    epochs: Annotated[float, Field(gt=0)] = 1
+    task: str = Field(description="Its name in `tasks`.")
+    epochs: Positive = Field(1, description="Passes over its training data.")
 
 
-class TrainConfig(_Section):
+class TrainConfig(Section):
     """How long, how fast, and what is kept. Give one of epochs, steps, gradients and seconds."""
 
-    epochs: Annotated[float, Field(gt=0)] | None = Field(
+    epochs: Positive | None = Field(
         None, description="Passes over all training data, counted in batches."
     )
-    steps: Positive | None = Field(None, description="Optimiser steps.")
-    gradients: Positive | None = Field(
+    steps: Count | None = Field(None, description="Optimiser steps.")
+    gradients: Count | None = Field(
         None, description="Batch gradients: the budget at which methods are compared fairly."
     )
-    seconds: Annotated[float, Field(gt=0)] | None = Field(
+    seconds: Positive | None = Field(
         None,
-        description="Processor seconds of training, all threads and processes; on a GPU its own "
+        description="Processor seconds of training, all threads and processes; on a GPU wall "
         "seconds. Evaluation and probes are not counted.",
     )
-    batch_size: Positive = 16
-    micro_batches: Positive = Field(1, description="Parts that a batch is computed in, to save memory.")
-    optimizer: OptimizerConfig = OptimizerConfig(name="adamw")
-    lr: Annotated[float, Field(gt=0)] = 2e-5
-    head_lr: Annotated[float, Field(gt=0)] | None = Field(None, description="Of heads; default: lr.")
-    schedule: Literal["linear", "cosine", "constant"] = "linear"
+    batch_size: Count = Field(16, description="Examples in a task's batch.")
+    micro_batches: Count = Field(1, description="Parts that a batch is computed in, to save memory.")
+    optimizer: OptimizerConfig = Field(
+        OptimizerConfig(name="adamw"), description="A name, or {name: ..., betas: ...}."
+    )
+    lr: Positive = Field(2e-5, description="Learning rate at its highest.")
+    head_lr: Positive | None = Field(None, description="Learning rate of heads; default: lr.")
+    schedule: Literal["linear", "cosine", "constant"] = Field(
+        "linear", description="How the rate falls to 0 after the warm-up, or constant."
+    )
     warmup: Share = Field(0.1, description="Share of the run during which the rate rises.")
-    clip: Annotated[float, Field(gt=0)] | None = Field(1.0, description="Longest gradient; null: any.")
-    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    clip: Positive | None = Field(1.0, description="Clip longer gradients to this length; null: never.")
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = Field(
+        "auto", description="auto: bf16 on a GPU that has it, else fp32."
+    )
     compile: bool = Field(
         False,
         description="torch.compile the trunk: a minute or two at the start, faster steps on a GPU; "
-        "not with `regularize` nor FSDP2.",
+        "not with `regularize` or FSDP2.",
     )
     checkpointing: bool = Field(
         False,
         description="Recompute activations inside the trunk's blocks in the backward pass: less "
         "memory, one more forward pass.",
     )
-    evaluate_every: Share | Positive = Field(
+    evaluate_every: Share | Count = Field(
         0.25, description="Steps, or a share of the run, between evaluations on dev."
     )
-    evaluation_batch_size: Positive = 32
-    patience: Positive | None = Field(
-        None, description="Stop after so many evaluations without a better score."
+    evaluation_batch_size: Count = Field(32, description="Examples in a batch of evaluation.")
+    patience: Count | None = Field(
+        None, description="Stop after this many evaluations without a better score."
     )
-    save_every: Share | Positive = Field(
+    save_every: Share | Count = Field(
         0.25, description="Steps, or a share of the run, between checkpoints."
     )
-    keep: Positive = Field(2, description="Checkpoints kept beside the best one.")
-    warm_start: WarmStartConfig | None = None
-    seed: int = 0
-    threads: Positive | None = Field(None, description="Of torch on the CPU; default: all cores.")
+    keep: Count = Field(2, description="Checkpoints kept beside the best one.")
+    warm_start: WarmStartConfig | None = Field(None, description="A task to train on first, alone.")
+    seed: int = Field(0, description="Of heads, batches, dropout and methods.")
+    threads: Count | None = Field(None, description="Torch threads on the CPU; default: all cores.")
     log_with: list[Literal["tensorboard", "wandb", "mlflow", "trackio"]] = Field(
-        default_factory=list, description="Trackers that the log is sent to as well, by Accelerate."
+        default_factory=list, description="Trackers that also get the log, through Accelerate."
     )
     tensorboard: bool = Field(False, description="The same as log_with: tensorboard.")
 
@@ -326,28 +315,28 @@ class TrainConfig(_Section):
         return self
 
 
-class ProbeConfig(_Section):
+class ProbeConfig(Section):
     """What is measured beside the scores."""
 
     cosine: bool = Field(True, description="Cosines between the tasks' gradients, at each evaluation.")
-    cosine_batches: Positive = 8
+    cosine_batches: Count = Field(8, description="Batches of each task behind a cosine.")
     distance: bool = Field(True, description="How far the trunk is from its pretrained weights.")
     masked_lm: dict[str, str] = Field(
         default_factory=dict,
-        description="Name of a text (a data set or a file of lines) whose masked-LM loss is followed.",
+        description="Name -> a text (data set or file of lines) whose masked-LM loss is measured.",
     )
     masked_lm_model: str | None = Field(
         None, description="The pretrained masked-LM checkpoint; default: the model's own."
     )
-    errors: Positive = Field(10, description="Worst examples kept of each task.")
+    errors: Count = Field(10, description="Worst examples kept of each task.")
 
 
-class Config(_Section):
-    """A whole run."""
+class Config(Section):
+    """The configuration of a run."""
 
     model: ModelConfig = ModelConfig(name="minilm")
     tasks: Annotated[dict[str, TaskConfig], Field(min_length=1)]
-    method: MethodConfig = MethodConfig(name="sum")
+    method: MethodConfig = MethodConfig(name=BASELINE)
     regularize: list[RegularizerConfig] = Field(default_factory=list)
     sampler: SamplerConfig | None = Field(None, description="Default: what suits the method.")
     train: TrainConfig = TrainConfig()
@@ -373,3 +362,9 @@ class Config(_Section):
         if warm is not None and warm.task not in trained:
             raise ValueError(f"`train.warm_start.task` is {warm.task!r}: name a trained task")
         return self
+
+    def with_class(self) -> Config:
+        """With a method that has a class: each task's own run of `stl` is one of the baseline."""
+        if self.method.name != SINGLE_TASK:
+            return self
+        return self.model_copy(update={"method": MethodConfig(name=BASELINE), "sampler": None})

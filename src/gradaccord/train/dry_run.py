@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -16,13 +17,16 @@ from gradaccord.runs.duration import duration
 from gradaccord.runs.log import Log
 from gradaccord.runs.usage import peak_memory
 from gradaccord.tasks.data_card import DataCard
-from gradaccord.train.config import Config, MethodConfig
+from gradaccord.train.config import Config
+from gradaccord.train.cost_model import Line, combination_seconds, seconds_per_number, step_seconds
 from gradaccord.train.loop import TrainingLoop
 from gradaccord.train.run import describe, make_accelerator, seed_everything
 from gradaccord.train.setup import load_problem
+from gradaccord.train.step_batches import StepBatch
 from gradaccord.train.time_left import evaluations
 
-STEPS = 3  # timed; the first one is slower, and the fastest counts
+DRAWN = 40  # steps, to see which tasks and how many tokens they have
+TIMED = 3  # gradients on a batch; the fastest counts
 BATCHES = 4  # of each task that are evaluated, from the longest texts to the shortest
 PATIENCE = 10.0  # seconds that these may take, of each task and split
 
@@ -42,17 +46,17 @@ class Estimate:
 
     @property
     def training_seconds(self) -> float:
-        """Of all steps."""
+        """The time of all steps."""
         return self.step_seconds * self.steps
 
     @property
     def evaluation_seconds(self) -> float:
-        """Of all evaluations; at the end the best weights once more on dev, and on test."""
+        """The time of all evaluations, with those of the best weights on dev and test at the end."""
         return (self.evaluations + 1) * self.dev_seconds + self.test_seconds
 
     @property
     def seconds(self) -> float:
-        """Of all."""
+        """The time of steps, evaluations and probes together."""
         return self.training_seconds + self.evaluation_seconds + self.probe_seconds
 
     def __str__(self) -> str:
@@ -69,13 +73,13 @@ class Estimate:
 def dry_run(
     config: Config, data: Path | None = None, watch: Watch = NOBODY
 ) -> Iterator[str | DataCard]:
-    """Sentences about the run, then what the data of each task is like, one by one.
+    """Sentences about the run, then a card of each task's data, one by one.
 
-    A configuration that cannot run raises.
+    Raises if the configuration cannot run.
     """
     if config.method.name == SINGLE_TASK:
         yield "stl trains one model per task; this tries all tasks at once."
-        config = config.model_copy(update={"method": MethodConfig(name="sum")})
+    config = config.with_class()
     accelerator = make_accelerator(config)
     seed_everything(config.train.seed)
     problem = load_problem(config, data, watch)
@@ -92,10 +96,10 @@ def dry_run(
                 loss, _ = problem.prepared[task].task.loss(loop.model(task, batch), batch)
             yield f"{task}: a batch of {shape} tokens, loss {float(loss):.3f}."
         found = _timed(loop)
-        parts = _memory(loop)
+        parts = memory_of(loop)
         shown = ", ".join(f"{name} {size:,.0f} MB" for name, size in parts.items() if size)
         yield (
-            f"Memory: {shown}; {found.memory_mb:,.0f} MB besides activations; peak so far "
+            f"Memory: {shown}; {found.memory_mb:,.0f} MB without activations; peak so far "
             f"{peak_memory():,.0f} MB."
         )
         yield str(found)
@@ -128,9 +132,8 @@ def _evaluation(loop: TrainingLoop, split: str) -> float:
 
 
 def estimate(config: Config, data: Path | None = None) -> Estimate:
-    """The same in numbers, after a few steps. `stl` is timed as a sum of all tasks."""
-    if config.method.name == SINGLE_TASK:
-        config = config.model_copy(update={"method": MethodConfig(name="sum"), "sampler": None})
+    """The estimate of `dry_run` in numbers. `stl` is timed as a sum of all tasks."""
+    config = config.with_class()
     accelerator = make_accelerator(config)
     seed_everything(config.train.seed)
     problem = load_problem(config, data)
@@ -141,23 +144,81 @@ def estimate(config: Config, data: Path | None = None) -> Estimate:
 
 
 def _timed(loop: TrainingLoop) -> Estimate:
-    log, times = Log(None), []
-    for _ in range(STEPS):
-        began = time.perf_counter()
-        loop.take_step(log)
-        times.append(time.perf_counter() - began)
-    steps = round(loop.phase.budget.amount / loop.phase.step_cost)
-    gradients = loop.phase.gradients / STEPS * steps
+    phase = loop.phase
+    loop.take_step(Log(None))  # that it works, and the optimiser has its state
+    cost, gradients = phase.step_cost, phase.gradients
+    drawn = [next(phase.step_batches) for _ in range(DRAWN)]
+    lines = _gradient_lines(loop, [batch for step in drawn for batch in step])
+    mixed = [[(batch.task, _tokens(loop, batch)) for batch in step] for step in drawn]
+    shared = sum(p.numel() for p in loop.trunk.parameters() if p.requires_grad)
+    apart = len(drawn[0]) if phase.feed == "all" and not phase.entry.loss_only else 1
+    seconds = (
+        step_seconds(lines, mixed, phase.cost)
+        + combination_seconds(apart, shared, seconds_per_number())
+        + _optimizer_seconds(loop)
+    )
+    if phase.budget.unit == "seconds":
+        cost = seconds
+    steps = round(phase.budget.amount / cost)
     count = evaluations(loop.config.train.evaluate_every, steps)
     dev, test = _evaluation(loop, "dev"), _evaluation(loop, "test")
     began = time.perf_counter()
     loop.evaluator.probes.measure(loop.model, loop.accelerator)
     probes = count * (time.perf_counter() - began)
-    memory = sum(_memory(loop).values())
-    return Estimate(min(times), steps, gradients, count, dev, test, probes, memory)
+    memory = sum(memory_of(loop).values())
+    return Estimate(seconds, steps, gradients * steps, count, dev, test, probes, memory)
 
 
-def _memory(loop: TrainingLoop) -> dict[str, float]:
+def _tokens(loop: TrainingLoop, drawn: StepBatch) -> int:
+    """The number of tokens of a batch as it is padded."""
+    lengths = loop.problem.prepared[drawn.task].encoded["train"].lengths
+    return len(drawn.rows) * int(lengths[list(drawn.rows)].max())
+
+
+def _gradient_lines(loop: TrainingLoop, drawn: Sequence[StepBatch]) -> dict[str, Line]:
+    """Times of each task's gradient, on the smallest and the largest batch that was drawn."""
+    lines = {}
+    for task in dict.fromkeys(one.task for one in drawn):
+        own = sorted((one for one in drawn if one.task == task), key=partial(_tokens, loop))
+        ends = {_tokens(loop, one): one for one in (own[0], own[-1])}
+        lines[task] = Line.through(
+            (tokens, min(_gradient_seconds(loop, one) for _ in range(TIMED)))
+            for tokens, one in ends.items()
+        )
+    return lines
+
+
+def _gradient_seconds(loop: TrainingLoop, drawn: StepBatch) -> float:
+    """Forward and backward pass of a batch, in its micro-batches, without regularisers."""
+    prepared = loop.problem.prepared[drawn.task]
+    parts = min(loop.config.train.micro_batches, len(drawn.rows))
+    began = _clock(loop)
+    for part in range(parts):
+        rows = drawn.rows[part::parts]
+        batch = prepared.encoded["train"].batch(rows)
+        batch = {k: v.to(loop.accelerator.device) for k, v in batch.items()}
+        loss, _ = prepared.task.loss(loop.model(drawn.task, batch), batch)
+        loop.accelerator.backward(loss)
+    return _clock(loop) - began
+
+
+def _clock(loop: TrainingLoop) -> float:
+    """Seconds by the wall, when the device has done all that it was given."""
+    if loop.accelerator.device.type != "cpu":
+        torch.accelerator.synchronize(loop.accelerator.device)
+    return time.perf_counter()
+
+
+def _optimizer_seconds(loop: TrainingLoop) -> float:
+    """The time of a step on the gradients that are there; they are gone after it."""
+    began = _clock(loop)
+    loop.phase.optimizer.step()
+    seconds = _clock(loop) - began
+    loop.phase.optimizer.zero_grad()
+    return seconds
+
+
+def memory_of(loop: TrainingLoop) -> dict[str, float]:
     """What takes memory besides activations, in MB."""
     weights = sum(p.numel() * p.element_size() for p in loop.trainable.parameters())
     trained = sum(p.numel() * p.element_size() for p in loop.trainable.parameters() if p.requires_grad)
@@ -167,12 +228,13 @@ def _memory(loop: TrainingLoop) -> dict[str, float]:
         for value in own.values()
         if isinstance(value, torch.Tensor)
     )
-    copies = loop.phase.entry.copies_with(len(loop.problem.trained))
+    options = loop.config.method.options
+    copies = loop.phase.entry.copies_with(len(loop.problem.trained), options)
     shared = sum(p.numel() * p.element_size() for p in loop.trunk.parameters() if p.requires_grad)
     parts = {
         "weights": weights,
         "gradients": trained,
         "optimiser": state,
-        f"{copies} more of the trunk's size for the method": copies * shared,
+        f"{copies:g} more of the trunk's size for the method": copies * shared,
     }
     return {name: size / 2**20 for name, size in parts.items()}

@@ -11,17 +11,19 @@ from typing import Any
 
 from torch import nn
 
+from gradaccord.core.sharding import reshard
 from gradaccord.core.watch import NOBODY, Watch
 from gradaccord.models.multitask import with_head_keys
 from gradaccord.runs.checkpoints import CHECKPOINTS, CheckpointError, Checkpoints, check, load
+from gradaccord.runs.endings import TrainingError
+from gradaccord.runs.results import EvaluationRecord
 from gradaccord.runs.usage import compute_seconds
 from gradaccord.tasks.task import main_score
 from gradaccord.train.config import Config
-from gradaccord.train.not_finite import TrainingError
 from gradaccord.train.probes import Probes
 from gradaccord.train.setup import Problem
 from gradaccord.train.task_patience import TaskPatience
-from gradaccord.train.wrapped_model import load_weights, reshard, weights_of
+from gradaccord.train.wrapped_model import load_weights, weights_of
 
 
 class _Counted:
@@ -62,16 +64,16 @@ class Evaluator:
         self.without_better = 0  # evaluations since
         self.patience = TaskPatience(problem.patience)
         self.ended: dict[str, str] = {}  # tasks whose patience ended with the last evaluation, and why
-        self.evaluations: list[dict[str, Any]] = []
+        self.evaluations: list[EvaluationRecord] = []
         self.evaluation_seconds = 0.0  # of processors, over all sessions
         self.probe_seconds = 0.0
 
     def evaluate(
         self, step: int, *, gradients: float, seconds: float, train_loss: Mapping[str, float]
-    ) -> dict[str, Any]:
+    ) -> EvaluationRecord:
         """Score every task on dev, measure the probes, keep the model if it is the best so far.
 
-        Returns the record for the log, which holds the other arguments, too.
+        Returns the record for the log, which also holds the other arguments.
         """
         began = time.perf_counter()
         scores = {task: found.scores for task, found in self.evaluated("dev").items()}
@@ -86,17 +88,17 @@ class Evaluator:
             self.keep_best(step, average)
         else:
             self.without_better += 1
-        record = {
-            "event": "evaluation",
-            "step": step,
-            "gradients": round(gradients, 3),
-            "seconds": round(seconds, 3),
-            "evaluation_seconds": round(time.perf_counter() - began, 3),
-            "scores": scores,
-            "average": average,
-            "train_loss": dict(train_loss),
-            **probed,
-        }
+        record = EvaluationRecord(
+            event="evaluation",
+            step=step,
+            gradients=round(gradients, 3),
+            seconds=round(seconds, 3),
+            evaluation_seconds=round(time.perf_counter() - began, 3),
+            scores=scores,
+            average=average,
+            train_loss=dict(train_loss),
+            **{name: getattr(probed, name) for name in probed.model_fields_set},
+        )
         self.evaluations.append(record)
         return record
 
@@ -119,7 +121,7 @@ class Evaluator:
                     batch_size=self.config.train.evaluation_batch_size,
                     progress=show,
                 )
-        reshard(self.accelerator, self.model)
+        reshard(self.model)
         self.evaluation_seconds += compute_seconds(self.accelerator.device) - began
         return found
 
@@ -139,7 +141,7 @@ class Evaluator:
         return patience is not None and self.without_better >= patience
 
     def keep_best(self, step: int, average: float = -math.inf) -> None:
-        """Keep the weights as they are as the best so far."""
+        """Keep the current weights as the best so far."""
         self.watch.at("saving the best weights", 0, 0)
         self.best, self.best_step, self.without_better = average, step, 0
         model, _ = weights_of(self.accelerator, self.model, None)
@@ -148,7 +150,7 @@ class Evaluator:
         self.accelerator.wait_for_everyone()
 
     def check_best(self, state: Mapping[str, Any]) -> None:
-        """Of a state to continue from: whether the best weights that it refers to are whole."""
+        """Raise if the best weights that a saved state refers to are damaged or missing."""
         if state["evaluations"]:
             try:
                 check(self.kept.of(state["best_step"]))
@@ -169,13 +171,13 @@ class Evaluator:
         load_weights(self.accelerator, self.model, None, state["model"], None)
 
     def state_dict(self) -> dict[str, Any]:
-        """All but the best weights, which have a file of their own."""
+        """All but the best weights, which have their own file."""
         return {
             "best": self.best,
             "best_step": self.best_step,
             "without_better": self.without_better,
             "task_patience": self.patience.state_dict(),
-            "evaluations": self.evaluations,
+            "evaluations": [record.to_json() for record in self.evaluations],
             "evaluation_seconds": self.evaluation_seconds,
             "probe_seconds": self.probe_seconds,
             "probes": self.probes.state_dict(),
@@ -188,7 +190,7 @@ class Evaluator:
         self.without_better = int(state["without_better"])
         if "task_patience" in state:
             self.patience.load_state_dict(state["task_patience"])
-        self.evaluations = list(state["evaluations"])
+        self.evaluations = [EvaluationRecord(**record) for record in state["evaluations"]]
         self.evaluation_seconds = float(state.get("evaluation_seconds", 0.0))
         self.probe_seconds = float(state.get("probe_seconds", 0.0))
         self.probes.load_state_dict(state["probes"])

@@ -13,6 +13,7 @@ from typing import Any
 from gradaccord.core.watch import NOBODY, Watch
 from gradaccord.models.saving import saved_tasks
 from gradaccord.runs.about import About, read_about
+from gradaccord.runs.config_files import parse_yaml
 from gradaccord.runs.escape import fenced, markdown
 from gradaccord.runs.files import (
     CONFIG,
@@ -24,7 +25,7 @@ from gradaccord.runs.files import (
 )
 from gradaccord.runs.results import Results
 from gradaccord.tasks.registry import build
-from gradaccord.train.config_file import parse_yaml, read_own_config
+from gradaccord.train.config_file import read_own_config
 
 SETTINGS = "gradaccord-config.yaml"
 
@@ -32,7 +33,7 @@ SETTINGS = "gradaccord-config.yaml"
 def export(run: Path, out: Path, watch: Watch = NOBODY) -> Path:
     """Copy the best model of a finished run, and write README.md and results beside it."""
     if not Results.exists(run):
-        state = "has not finished" if (run / CONFIG).exists() else "is no run"
+        state = "has not finished" if (run / CONFIG).exists() else "is not a run"
         raise ValueError(f"{run} {state}: give the folder of a finished `gradaccord train`.")
     if not (run / MODEL).is_dir():
         raise ValueError(f"{run} holds no model: a single-task run keeps one in each task's folder.")
@@ -81,7 +82,7 @@ def _write(run: Path, part: Path, results: Results, about: About, config: str, w
 
 
 def without_folders(config: str, path: Path) -> str:
-    """A configuration that can be given away: of absolute paths the last name. path: for messages."""
+    """A configuration to publish: of absolute paths only the last name. path: for messages."""
     import yaml
 
     def short(value: Any) -> Any:
@@ -99,7 +100,7 @@ def without_folders(config: str, path: Path) -> str:
 
 
 def use(folder: Path, tasks: Sequence[str]) -> str:
-    """How to use the model: code that runs in its folder, and commands."""
+    """How to use the model: code to run in its folder, and commands."""
     entries, trunk = saved_tasks(folder), read_object(folder / "config.json")
     built = {task: build(entries[task].kind, **entries[task].options) for task in tasks}
     samples = {task: of.sample_code(trunk) for task, of in built.items()}
@@ -127,7 +128,7 @@ or
 
 {fenced(commands, "shell")}
 
-Fields may also be called as the columns of the training files were; `--file` takes lines or a table.
+Fields may also have the column names of the training files; `--file` takes lines or a table.
 """
     if not str(trunk["model_type"]).startswith("gradaccord"):
         text += "\nThe encoder alone: `transformers.AutoModel.from_pretrained(FOLDER)`.\n"
@@ -175,7 +176,7 @@ Trained by gradaccord with the method {method}, seed {results.seed},
 |---|---|---|---|---|---|---|---|
 {table}
 
-Chance is a guess, majority the same answer always, both on the main metric of a task.
+Chance is a guess, majority always the same answer, both on the main metric of a task.
 The checkpoint was chosen on dev. Overlap between training and evaluation data:
 {overlaps}
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from pydantic import BaseModel
-
 from gradaccord.core.watch import NOBODY, Watch
-from gradaccord.runs.files import write_json
+from gradaccord.runs.versioned import Versioned
 from gradaccord.tasks.error_analysis import Analysis, analyse
 from gradaccord.tasks.evaluation import evaluate
 from gradaccord.tasks.intervals import Interval, intervals
@@ -16,8 +14,8 @@ from gradaccord.tasks.references import Reference, reference
 from gradaccord.train.predict import BATCH, Predictor
 
 
-class FileEvaluation(BaseModel):
-    """What a model makes of a file. Scores are in percent, `metric` is the main one."""
+class FileEvaluation(Versioned):
+    """The scores and errors of a model on a file. Scores are in percent, `metric` is the main one."""
 
     model: str
     task: str
@@ -30,10 +28,10 @@ class FileEvaluation(BaseModel):
     reference: Reference
     errors: Analysis
 
-    def write(self, path: Path) -> None:
-        """Everything as JSON, or the scores as CSV, by the ending."""
+    def save(self, path: Path) -> None:
+        """Write everything as JSON, or the scores as CSV, by the path's ending."""
         if path.suffix.lower() == ".json":
-            write_json(path, self.model_dump(mode="json"))
+            self.write_file(path)
             return
         if path.suffix.lower() != ".csv":
             raise ValueError(f"--out is {path}: give a file that ends in .json or .csv.")
@@ -53,7 +51,7 @@ def evaluate_file(
     worst: int = 10,
     watch: Watch = NOBODY,
 ) -> FileEvaluation:
-    """Read, predict, score. worst: how many errors are kept."""
+    """Read a file, predict and score. worst: how many errors are kept."""
     task = predictor.task
     examples = predictor.labelled(file)
     known = sum(task.gold(example) is not None for example in examples)

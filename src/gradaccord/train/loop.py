@@ -1,8 +1,7 @@
-"""The training loop: when to step, evaluate and save, and a clean end however it comes."""
+"""The training loop: when to step, evaluate and save, and a clean end whatever stops it."""
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -18,19 +17,28 @@ from gradaccord.core.task_gradients import LossNotFiniteError
 from gradaccord.core.watch import Watch
 from gradaccord.data.encoded import Batch
 from gradaccord.models.multitask import with_head_keys
-from gradaccord.runs.checkpoints import CHECKPOINTS, Checkpoints, fitting
-from gradaccord.runs.checkpoints import load as load_checkpoint
+from gradaccord.runs.checkpoints import (
+    CHECKPOINTS,
+    Checkpoints,
+    add_weights_of_all,
+    fitting,
+    random_state,
+    set_random_state,
+)
+from gradaccord.runs.endings import TrainingError
 from gradaccord.runs.interrupts import Interrupts
-from gradaccord.runs.log import Log
+from gradaccord.runs.log import Log, StepRecord
 from gradaccord.runs.ranks import gathered
+from gradaccord.runs.schedule import is_due
 from gradaccord.runs.usage import compute_seconds
 from gradaccord.train.config import Config
 from gradaccord.train.evaluation import Evaluator
-from gradaccord.train.not_finite import TrainingError, not_finite, tasks_not_finite
+from gradaccord.train.not_finite import not_finite, tasks_not_finite
 from gradaccord.train.phase import Phases
 from gradaccord.train.probes import Probes
-from gradaccord.train.progress import Progress, measured
+from gradaccord.train.progress import Progress, losses_of, mean_dot
 from gradaccord.train.regularizers import Regularizers
+from gradaccord.train.row_steps import clippable
 from gradaccord.train.setup import Problem
 from gradaccord.train.step_batches import StepBatch
 from gradaccord.train.task_weights import unweighted, weighted
@@ -38,6 +46,7 @@ from gradaccord.train.time_left import TimeLeft
 from gradaccord.train.wrapped_model import (
     enable_checkpointing,
     enable_compilation,
+    enable_row_steps,
     load_weights,
     skeleton_of,
     weights_of,
@@ -69,6 +78,7 @@ class TrainingLoop:
         probes = Probes(config, problem)  # of the weights at the start
         self.regularizers = Regularizers(problem.model, config.regularize)
         enable_checkpointing(config, problem)
+        enable_row_steps(config, problem, accelerator)
         self.skeleton = skeleton_of(accelerator, problem.model)
         self.model: nn.Module = wrap(accelerator, problem.model).train()  # trunks come in eval mode
         enable_compilation(config, problem, accelerator)
@@ -96,15 +106,15 @@ class TrainingLoop:
         self.between_steps = True  # what is saved now continues bit for bit
 
     def begin(self, index: int) -> None:
-        """Set up the phase of this index, from the weights as they are."""
+        """Set up the phase of this index, from the current weights."""
         self.phase_index = index
         self.phase = self.phases.begin(index)
 
     # The loop
 
     def run(self, log: Log) -> None:
-        """Train to the end, or to the first of: Ctrl-C, no better score for long, a loss of NaN."""
-        with Interrupts(self.say, self._what_next) as interrupts:
+        """Train to the end, or until Ctrl-C, too long without a better score, or a loss of NaN."""
+        with Interrupts(self.say, lambda: self.progress.doing) as interrupts:
             try:
                 for _ in self.steps(log, interrupts):
                     pass
@@ -113,7 +123,7 @@ class TrainingLoop:
         log.flush()
 
     def steps(self, log: Log, interrupts: Interrupts) -> Iterator[int]:
-        """The loop itself; gives the number of every step when all that is due after it is done."""
+        """The loop itself; yields the number of each step when all that is due after it is done."""
         began = time.perf_counter() - self.seconds
         self.time_left.begin(self.phase.share)
         while True:
@@ -166,12 +176,12 @@ class TrainingLoop:
             self.save(log)
 
     def take_step(self, log: Log) -> int:
-        """One optimiser step; gives the number of rows that it saw."""
+        """One optimiser step; returns the number of rows that it saw."""
         self.between_steps = False
         phase = self.phase
         began = compute_seconds(self.accelerator.device)
         drawn = next(phase.step_batches)
-        losses = {one.name: self._calls(one) for one in drawn}
+        losses = {one.name: self.calls(one) for one in drawn}
         phase.schedule.set(phase.share, phase.step_cost / phase.budget.amount)
         try:
             report: StepReport = phase.method.backward(losses)
@@ -182,7 +192,7 @@ class TrainingLoop:
             raise self._not_finite(wrong, drawn)
         clip = self.config.train.clip
         if clip is not None:
-            length = self.accelerator.clip_grad_norm_(self.trainable.parameters(), clip)
+            length = self.accelerator.clip_grad_norm_(clippable(self.trainable.parameters()), clip)
             length = length.full_tensor() if is_sharded(length) else length
             if self.accelerator.scaler is None and not bool(torch.isfinite(length)):
                 raise self._not_finite([one.name for one in drawn], drawn)
@@ -204,8 +214,8 @@ class TrainingLoop:
         own = torch.tensor(seconds, device=self.accelerator.device)
         return float(self.accelerator.reduce(own, "sum"))
 
-    def _calls(self, drawn: StepBatch) -> list[Callable[[], Any]]:
-        """The micro-batches of a batch, this process's part of each."""
+    def calls(self, drawn: StepBatch) -> list[Callable[[], Any]]:
+        """The losses of a batch's micro-batches, as callables, on this process's rows."""
         prepared = self.problem.prepared[drawn.task]
         encoded = prepared.encoded["train"]
         rank, world = self.accelerator.process_index, self.accelerator.num_processes
@@ -225,16 +235,20 @@ class TrainingLoop:
 
     def _log_step(self, report: StepReport, drawn: list[StepBatch], log: Log) -> None:
         self.progress.note(report, drawn)
-        log.write(
-            event="step",
+        record = StepRecord(
             step=self.step,
             phase=self.phase.name,
             share=round(self.phase.share, 6),
             gradients=round(self.phase.gradients, 3),
             seconds=round(self.seconds, 3),
             lr=self.phase.optimizer.param_groups[0]["lr"],
-            **measured(report, self.regularizers.to_floats()),
+            loss=losses_of(report),
+            extras={**report.extras, **self.regularizers.to_floats()} or None,
         )
+        if len(report.tasks) > 1:
+            record.cosine, record.conflicts = report.mean_cosine, report.conflicts
+            record.dot = mean_dot(report)
+        log.add(record)
 
     def _show(self) -> None:
         now = self.progress
@@ -248,11 +262,6 @@ class TrainingLoop:
         self.progress.doing, self.progress.done, self.progress.total = what, done, total
         self.show(self.progress)
 
-    def _what_next(self) -> str:
-        """What Ctrl-C leads to, told at once."""
-        what = self.progress.doing or "this step"
-        return f"finishing {what}, then saving a checkpoint; press again to stop at once"
-
     def _finish(self) -> None:
         """End a trajectory that is not over yet, and use a batch that still waits for a partner."""
         if self.phase.method.finish():
@@ -263,17 +272,11 @@ class TrainingLoop:
         """Whether the last step passed a point at which something is due. every: steps, or a share."""
         if self.phase_index + 1 < len(self.phases):
             return False
-        if self.phase.over:
-            return True
-        if isinstance(every, int):
-            return self.step % every == 0
-        if every == 0:
-            return False
         before = (self.phase.spent - self.phase.step_cost) / self.phase.budget.amount
-        return math.floor(self.phase.share / every + 1e-9) > math.floor(before / every + 1e-9)
+        return self.phase.over or is_due(every, self.step, before, self.phase.share)
 
     def evaluate(self, log: Log) -> None:
-        """Evaluate the model, inside a trajectory at its outer weights."""
+        """Evaluate the model; inside a trajectory, at its outer weights."""
         began = time.perf_counter()
         with self.phase.method.outer_weights():
             record = self.evaluator.evaluate(
@@ -283,16 +286,17 @@ class TrainingLoop:
                 train_loss=self.progress.losses,
             )
         self.time_left.evaluated(time.perf_counter() - began)
-        log.write(**record)
+        log.add(record)
         log.flush()
-        scores = record["scores"]
-        self.progress.scores = {t: self.evaluator.main_score(t, own) for t, own in scores.items()}
+        self.progress.scores = {
+            task: self.evaluator.main_score(task, own) for task, own in record.scores.items()
+        }
         self.progress.best = self.evaluator.best
 
     # Checkpoints
 
     def save(self, log: Log) -> None:
-        """Write all that it takes to continue bit for bit, the log up to here first."""
+        """Write the log up to here, then all that is needed to continue bit for bit."""
         self._show_doing("saving a checkpoint", 0, 0)
         log.flush()
         self.checkpoints.save(
@@ -303,7 +307,7 @@ class TrainingLoop:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """All that it takes to continue bit for bit."""
+        """All that is needed to continue bit for bit."""
         model, optimizer = weights_of(self.accelerator, self.model, self.phase.optimizer)
         return {
             "step": self.step,
@@ -316,8 +320,7 @@ class TrainingLoop:
             "regularizers": self.regularizers.state_dict(),
             **self.evaluator.state_dict(),
             "running": dict(self.progress.losses),
-            "random": torch.get_rng_state(),
-            "cuda_random": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+            **random_state(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -334,14 +337,12 @@ class TrainingLoop:
         self.training_seconds = float(state.get("training_seconds", 0.0))
         self.evaluator.load_state_dict(state)
         self.progress.losses = dict(state["running"])
-        torch.set_rng_state(state["random"])
-        if torch.cuda.is_available() and state["cuda_random"]:
-            torch.cuda.set_rng_state_all(state["cuda_random"])
+        set_random_state(state)
 
     def resume(self) -> bool:
-        """Continue from the newest checkpoint that can be read; whether there is one.
+        """Continue from the newest checkpoint that can be read; returns whether there is one.
 
-        One whose best weights are lost is used only if there is no other.
+        A checkpoint whose best weights are lost is used only if there is no other.
         """
         rank, lost = self.accelerator.process_index, False
         gather = partial(gathered, self.accelerator)
@@ -351,9 +352,7 @@ class TrainingLoop:
         if found is None:
             return False
         path, state = found
-        if not state["model"]:  # sharded weights are kept whole, once
-            first = load_checkpoint(path)
-            state |= {key: first[key] for key in ("model", "optimizer")}
+        add_weights_of_all(path, state)  # sharded ones are kept whole, once
         with fitting(path):
             heads = self.problem.model.head_of.values()
             self.load_state_dict(with_head_keys(state, heads, state["model"]))
@@ -362,7 +361,7 @@ class TrainingLoop:
         if lost:
             self.say(
                 f"The best weights, of step {self.evaluator.best_step}, are lost: from step "
-                f"{self.step} on the best are chosen anew."
+                f"{self.step} on the best are chosen again."
             )
             with self.phase.method.outer_weights():
                 self.evaluator.keep_best(self.step)

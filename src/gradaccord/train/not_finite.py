@@ -9,12 +9,9 @@ from pathlib import Path
 import torch
 
 from gradaccord.core.report import StepReport
+from gradaccord.runs.endings import TrainingError
 from gradaccord.train.setup import Problem
 from gradaccord.train.step_batches import StepBatch
-
-
-class TrainingError(RuntimeError):
-    """Training cannot go on; the message says why, and what is kept."""
 
 
 def tasks_not_finite(report: StepReport, *, scaled: bool) -> list[str]:

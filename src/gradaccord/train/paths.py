@@ -1,4 +1,4 @@
-"""Where the paths of a configuration lead: from the folder of its file, wherever a command is run."""
+"""Paths in a configuration start at the folder of its file, wherever a command is run."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ RULE = "relative paths start at the folder of the YAML file, on the command line
 def located(content: Any, folder: Path) -> Any:
     """A copy of plain dictionaries in which every path is absolute; relative ones start at `folder`.
 
-    What may be a name as well (a model, a set of the hub, a text of a probe) is a path if it begins as
-    one (`./`, `~`) or if it exists. What is no mapping is returned unchanged, to be refused later.
+    What may also be a name (a model, a set of the hub, a text of a probe) is a path if it starts like
+    one (`./`, `~`) or exists. What is not a mapping is returned unchanged, to be refused later.
     """
     content = copy.deepcopy(content)
     if not isinstance(content, dict):
@@ -68,7 +68,7 @@ def _set(given: Any, folder: Path) -> Any:
 
 
 def _model(given: Any, folder: Path) -> Any:
-    from gradaccord.pretrain.trunks import trunk_options
+    from gradaccord.models.trunks.loading import trunk_options
 
     if isinstance(given, str) and trunk_options(given) is not None:
         return given

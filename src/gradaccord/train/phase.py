@@ -10,10 +10,11 @@ from typing import Any, Literal
 from torch import nn
 
 from gradaccord.data.samplers import TaskBatches
-from gradaccord.methods.registry import Entry, Feed, find_method
+from gradaccord.methods.registry import BASELINE, Entry, Feed, find_method
+from gradaccord.runs.schedule import Schedule
 from gradaccord.tasks.prepare import Prepared
 from gradaccord.train.config import Config
-from gradaccord.train.optimizers import Schedule, make_optimizer
+from gradaccord.train.optimizers import make_optimizer
 from gradaccord.train.setup import Problem
 from gradaccord.train.step_batches import StepBatches, make_sampler
 
@@ -54,10 +55,6 @@ class Phase:
         main = name == "main"
         options = dict(config.method.options) if main else {}
         feed = entry.feed_with(options)
-        alone = len(batches) == 1 or feed == "one"
-        if "measure" in entry.options() and alone and train.clip is not None:
-            # Nothing to compare; what is not finite is seen without it.
-            options.setdefault("measure", False)
         self.name = name
         self.entry = entry
         self.batches = dict(batches)
@@ -71,7 +68,9 @@ class Phase:
         own = list(trunk.parameters())
         known = {id(p) for p in own}
         others = [p for p in trainable.parameters() if id(p) not in known]
-        self.optimizer = accelerator.prepare_optimizer(make_optimizer(train, own, others))
+        by_rows = any(isinstance(m, nn.Embedding) and m.sparse for m in trunk.modules())
+        made = make_optimizer(train, own, others, by_rows=by_rows)
+        self.optimizer = accelerator.prepare_optimizer(made)
         self.schedule = Schedule(self.optimizer, train.schedule, train.warmup)
         self.method = entry.build(
             trainable,
@@ -90,7 +89,7 @@ class Phase:
         self.seen = 0  # batches
 
     def _step_batches(self) -> StepBatches:
-        """Of all tasks but those that were dropped, from the beginning."""
+        """The batches of all tasks but those that were dropped, from the beginning."""
         batches = {task: own for task, own in self.batches.items() if task not in self.dropped}
         name, options, pairs = None, {}, None
         if self.sampler is not None:
@@ -101,7 +100,7 @@ class Phase:
         return StepBatches(sampler, batches, self.feed, self.block)
 
     def drop(self, tasks: Sequence[str]) -> None:
-        """Draw these tasks no more; the sampler begins anew on the others, whose batches go on."""
+        """Stop drawing these tasks; the sampler starts again on the others, whose batches go on."""
         self.dropped += tasks
         self.step_batches = self._step_batches()
 
@@ -120,7 +119,7 @@ class Phase:
         return self.spent >= self.budget.amount - 1e-9
 
     def count(self, batches: int, seconds: float) -> None:
-        """Count a step with so many batches, that took so many processor seconds."""
+        """Count a step on this many batches that took this many processor seconds."""
         gradients = batches * self.cost
         costs = {"batches": batches, "steps": 1, "gradients": gradients, "seconds": seconds}
         self.step_cost = costs[self.budget.unit]
@@ -137,7 +136,7 @@ class Phase:
             "seen": self.seen,
             "step_cost": self.step_cost,
             "dropped": list(self.dropped),
-            "feeder": self.step_batches.state_dict(),
+            "step_batches": self.step_batches.state_dict(),
             "method": self.method.state_dict(),
         }
 
@@ -149,12 +148,12 @@ class Phase:
         self.step_cost = float(state["step_cost"])
         if state.get("dropped"):
             self.drop(state["dropped"])
-        self.step_batches.load_state_dict(state["feeder"])
+        self.step_batches.load_state_dict(state.get("step_batches") or state["feeder"])  # as in 0.1
         self.method.load_state_dict(state["method"])
 
 
 def batches_of(prepared: Prepared, batch_size: int, seed: int) -> TaskBatches[int]:
-    """The training batches of a task: rows of like length together, a short last one left out."""
+    """The training batches of a task: rows of similar length together, a short last one left out."""
     encoded = prepared.encoded["train"]
     if not len(encoded):
         raise ValueError(f"Task {prepared.name!r} has no training examples: raise `limit.train`.")
@@ -212,7 +211,7 @@ class Phases:
         assert warm is not None
         length = len(batches_of(self.problem.prepared[warm.task], self._batch_size(warm.task), 0))
         budget = Budget(math.ceil(warm.epochs * length), "batches")
-        return self._phase("warm start", (warm.task,), find_method("sum"), budget)
+        return self._phase("warm start", (warm.task,), find_method(BASELINE), budget)
 
     def _phase(self, name: str, tasks: tuple[str, ...], method: Entry, budget: Budget | None) -> Phase:
         batches = {

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from gradaccord.data.examples import EXAMPLES, Question, Tagged
+from gradaccord.data.examples import EXAMPLES, answer_of
 from gradaccord.data.files.bad_files import reading
 from gradaccord.data.files.columns import Reader, has, no_column, several
 from gradaccord.data.files.dialect import TableOptions
@@ -37,12 +37,12 @@ class Answer:
 class Predictor:
     """A saved model, ready to answer for one of its tasks.
 
-    needed: the fields that a question has to have. columns: how they were called in the files that the
-    task was trained on, which a question may call them, too. options: how those files were written.
+    needed: the fields that a question must have. columns: their names in the training files, which a
+    question may use, too. options: the format of those files.
     """
 
     def __init__(self, folder: Path, task: str | None = None, **files: Any) -> None:
-        """files: what differs from the files of the training, as `gradaccord.data.read` takes it."""
+        """files: how files differ from the training files, as options of `gradaccord.data.read`."""
         folder = model_folder(folder)
         self.model, self.tokens, tasks = load(folder)
         if task is None:
@@ -70,7 +70,7 @@ class Predictor:
     def answers(
         self, examples: Sequence[Any], progress: Callable[[int], None] = lambda rows: None
     ) -> list[Answer]:
-        """The same, with the probabilities of classes."""
+        """A prediction for each example, with the probabilities of classes."""
         encoded = self.task.encode(examples, self.tokens)
         predictions, rows = predict(
             self.model, self.name, self.task, examples, encoded, batch_size=BATCH, progress=progress
@@ -82,7 +82,7 @@ class Predictor:
     def example(self, given: Any, where: str = "The input", line: int = 1) -> Any:
         """An example of the task's kind from a text, or from a mapping of its fields or columns.
 
-        A label is not needed, and not looked at. where, line: of the question, for errors.
+        A label is not needed, and is ignored. where, line: of the question, for errors.
         """
         kind, place = self.task.kind, at(where, line)
         if not self.needed:
@@ -106,20 +106,20 @@ class Predictor:
                 raise ValueError(no_column(repr(field), names, place))
         asked = {f: c for f, c in places.items() if f in self.needed or f in self._optional}
         found = reader.example(given, asked, where, line, Wanted("test", ""))
-        if "second" in self.needed and found.second is None:
-            raise ValueError(f"{place}: {','.join(places['second'])!r} is missing: give a text.")
+        for field in self.needed:
+            if getattr(found, field) is None:
+                raise ValueError(f"{place}: {','.join(places[field])!r} is missing: give a text.")
         return found
 
     def reader(self, names: Sequence[str]) -> Reader:
-        """Of rows with columns of these names, labelled or not."""
-        kind, labels = self.task.kind, ()
-        if EXAMPLES[kind].kinds[kind] in ("class", "types"):
-            labels = tuple(getattr(self.task, "labels", ()))
+        """The reader of rows with columns of these names, labelled or not."""
+        kind = self.task.kind
+        labels = self.task.label_names if answer_of(kind) in ("class", "types") else ()
         called = {f: c for f, c in self.columns.items() if self._called(f, c, names)}
         return Reader(kind, called, labels, self.written if labels else {})
 
     def rows(self, path: Path) -> Sequence[tuple[int, Any]]:
-        """What stands in each row of a table, or in each line, a text or an object, by its number."""
+        """Each row of a table, or the text or JSON object of each line, with its number."""
         file = File(path)
         ending = FORMATS.get(file.name.rpartition(".")[2].lower(), "text")
         format = self.options.format or ending
@@ -129,32 +129,32 @@ class Predictor:
             )
         if format not in TABLES or not self.needed:
             return list(read_lines(file.lines(self.options.encoding), str(path)))
-        return rows_of(file, format, self.options, self._fits)[0]
+        with rows_of(file, format, self.options, self._fits)[0].each() as rows:
+            return list(rows)
 
     def labelled(self, path: Path) -> Sequence[Any]:
         """The examples of a file with labels, of any format that a task can be trained on."""
         file, kind = File(path), self.task.kind
         if not self.needed:
-            raise ValueError(f"A {kind} task cannot be evaluated on a file: its examples are no rows.")
+            raise ValueError(
+                f"A {kind} task cannot be evaluated on a file: its examples are not rows of a table."
+            )
         if not path.is_file():
             raise FileNotFoundError(2, "No such file", str(path))
         shape, format = EXAMPLES[kind], format_of(file, self.options.format)
-        whole = (Tagged, "conll"), (Tagged, "text"), (Question, "json")
-        if (shape, format) in whole:
-            labels = getattr(self.task, "labels", None)
+        if format in shape.whole_files:
             read_all = read(
                 kind,
                 {"test": path},
                 self.columns,
-                labels,
+                self.task.label_names,
                 encoding=self.options.encoding,
                 format=format,
             )
             return read_all.split("test")
         rows, _ = table_of(file, shape, self.options, self._fits)
         with reading(file):
-            names = [*rows[0][1]] if rows else []
-            return self.reader(names).examples(rows, file, Wanted("test", "", iob="strict"))
+            return list(self.reader(rows.names).each(rows, file, Wanted("test", "", iob="strict")))
 
     def _fits(self, names: Sequence[str]) -> bool:
         return self.reader(names).fits(names)
@@ -165,13 +165,13 @@ class Predictor:
 
 
 def model_folder(folder: Path) -> Path:
-    """The model's folder, given itself or the run that holds it."""
+    """The folder of a model, given that folder or the run that holds it."""
     inside = folder / MODEL
     return inside if inside.is_dir() else folder
 
 
 def read_lines(lines: Iterable[str], where: str = "The input") -> Iterator[tuple[int, Any]]:
-    """What stands in each line, a text or an object, with its number; empty lines are left out."""
+    """The text or JSON object of each line, with its number; empty lines are left out."""
     for number, line in enumerate(lines, start=1):
         if line := line.strip():
             yield number, read_input(line, at(where, number))
@@ -193,7 +193,7 @@ def read_input(text: str, where: str = "The input") -> Any:
 def write_answers(
     target: TextIO, ending: str, inputs: Sequence[Any], answers: Sequence[Answer]
 ) -> None:
-    """Inputs with their answers: as a table under the names of the inputs' columns, or as JSON lines.
+    """Write inputs with their answers: as a table with the inputs' columns, or as JSON lines.
 
     ending: csv or tsv, with a column for the prediction and one for the probability of each class;
     any other is JSON lines.

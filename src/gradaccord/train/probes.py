@@ -17,6 +17,7 @@ from gradaccord.models.trunks.lora import without_lora
 from gradaccord.probe.cosines import task_cosines
 from gradaccord.probe.distance import Distance
 from gradaccord.probe.masked_lm import MaskedLM, with_encoder
+from gradaccord.runs import results
 from gradaccord.tasks.task import Task
 from gradaccord.train.config import Config
 from gradaccord.train.setup import Problem
@@ -26,7 +27,7 @@ MAX_LENGTH = 128
 
 
 class Probes:
-    """The probes of a configuration; built before training, as they remember its start."""
+    """The probes of a configuration; built before training, as they remember the first weights."""
 
     def __init__(self, config: Config, problem: Problem) -> None:
         self.config = config
@@ -38,27 +39,27 @@ class Probes:
         self.cosines = chosen.cosine and len(problem.trained) > 1
         self.forgetting = Forgetting(config, problem) if chosen.masked_lm else None
 
-    def measure(self, model: nn.Module, accelerator: Any, watch: Watch = NOBODY) -> dict[str, Any]:
-        """Everything as of now, ready for JSON. Training is not touched."""
-        found: dict[str, Any] = {}
+    def measure(self, model: nn.Module, accelerator: Any, watch: Watch = NOBODY) -> results.Measured:
+        """Measure everything now. Training is not affected."""
+        found = results.Measured()
         if self.cosines:
             count = self.config.probe.cosine_batches
             steps = watch.each("probing task cosines", self._steps(model, accelerator), count, every=1)
             measured = task_cosines(model, steps, batches=None, engine=accelerator)
-            found["task_cosine"] = {
-                "tasks": list(measured.tasks),
-                "matrix": [[round(v, 6) for v in row] for row in measured.matrix.tolist()],
-                "mean": measured.mean,
-                "losses": measured.losses,
-            }
+            found.task_cosine = results.TaskCosine(
+                tasks=list(measured.tasks),
+                matrix=[[round(v, 6) for v in row] for row in measured.matrix.tolist()],
+                mean=measured.mean,
+                losses=measured.losses,
+            )
         if self.distance is not None:
             own = without_lora(self.problem.model)
             if own is not self.problem.model:
                 self.distance = Distance(own, within=["trunk"], reference=self.distance.reference)
             moved = self.distance.measure()
-            found["distance"] = {"total": moved.total, "layers": moved.layers}
+            found.distance = results.Distance(total=moved.total, layers=moved.layers)
         if self.forgetting is not None:
-            found["masked_lm"] = self.forgetting.measure(watch)
+            found.masked_lm = self.forgetting.measure(watch)
         return found
 
     def _steps(self, model: nn.Module, accelerator: Any) -> Iterator[dict[str, Any]]:
@@ -80,7 +81,7 @@ class Probes:
             yield step
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the run started from, to measure distances to it after a restart."""
+        """The weights that the run started from, to measure distances after a restart."""
         return {} if self.distance is None else {"reference": dict(self.distance.reference)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -1,11 +1,10 @@
-"""Where a run stands: running means for a screen, and what the log keeps of a step."""
+"""Where a run stands: running means for a screen, and numbers of a step's report."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 
@@ -35,14 +34,14 @@ class Progress:
 
     @property
     def now(self) -> str:
-        """What is done beside steps, and how much of it; empty if steps are taken."""
+        """What is done besides steps, and how much of it; empty while steps are taken."""
         return (
             f"{self.doing}, {self.done / self.total:.0%}" if self.doing and self.total else self.doing
         )
 
     def note(self, report: StepReport, drawn: Sequence[StepBatch]) -> None:
-        """Take a step into the running means."""
-        losses = _losses(report)
+        """Add a step to the running means."""
+        losses = losses_of(report)
         for one in drawn:
             # Halves of a pair that came one a call are called #1 and #2 if they are of one task.
             now = losses[one.name] if one.name in losses else losses[report.tasks[-1]]
@@ -62,18 +61,12 @@ def watch_of(show: Callable[[Progress], None], say: Callable[[str], None]) -> Wa
     )
 
 
-def measured(report: StepReport, extras: Mapping[str, float]) -> dict[str, Any]:
-    """What a step's report says, ready for JSON. extras: beside the report's own."""
-    record: dict[str, Any] = {"loss": _losses(report)}
-    if len(report.tasks) > 1:
-        first, second = torch.triu_indices(len(report.tasks), len(report.tasks), 1, device="cpu")
-        record["cosine"] = report.mean_cosine
-        record["conflicts"] = report.conflicts
-        record["dot"] = float(report.gram[first, second].mean())
-    if report.extras or extras:
-        record["extras"] = {**report.extras, **extras}
-    return record
+def mean_dot(report: StepReport) -> float:
+    """The mean dot product of two tasks' gradients."""
+    first, second = torch.triu_indices(len(report.tasks), len(report.tasks), 1, device="cpu")
+    return float(report.gram[first, second].mean())
 
 
-def _losses(report: StepReport) -> dict[str, float]:
+def losses_of(report: StepReport) -> dict[str, float]:
+    """The losses of a step by task."""
     return dict(zip(report.tasks, report.losses.tolist(), strict=True))

@@ -11,7 +11,7 @@ from gradaccord.data.files.bad_files import reason
 
 
 def check_push(repo: str) -> None:
-    """Refuse a name that the hub cannot have, or a missing token, before anything is written."""
+    """Refuse an invalid name or a missing token before anything is written."""
     from huggingface_hub import get_token
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
@@ -20,7 +20,7 @@ def check_push(repo: str) -> None:
         validate_repo_id(repo)
     except HFValidationError as error:
         raise ValueError(
-            f"`--push` is {repo!r}, which is no name of a repository: give USER/NAME."
+            f"`--push` is {repo!r}, which is not the name of a repository: give USER/NAME."
         ) from error
     if get_token() is None:
         raise ValueError(

@@ -11,20 +11,21 @@ from torch import nn
 from gradaccord.core.options import look_up
 from gradaccord.data.encoded import Batch
 from gradaccord.methods.registry import REGULARIZERS
+from gradaccord.methods.regularize.regularizer import Regularizer
 from gradaccord.tasks.task import Task
 from gradaccord.train.config import RegularizerConfig
 
 
 class Regularizers:
-    """None or one, as `regularize` of a configuration lists them."""
+    """The regulariser that `regularize` of a configuration names, or none."""
 
     def __init__(self, model: nn.Module, chosen: Sequence[RegularizerConfig]) -> None:
         if len(chosen) > 1:
             raise ValueError(
-                f"`regularize` lists {', '.join(one.name for one in chosen)}: their noises would fall "
-                "on one another; choose one."
+                f"`regularize` lists {', '.join(one.name for one in chosen)}: one perturbs what the "
+                "other does: choose one."
             )
-        self.term: Any = None
+        self.term: Regularizer | None = None
         self.cost = 1.0  # by how much a batch gradient costs more
         for one in chosen:
             entry = look_up("The regulariser", one.name, REGULARIZERS)
@@ -42,34 +43,29 @@ class Regularizers:
             self.cost = entry.cost_with(one.options)
 
     def whole(self, model: nn.Module) -> nn.Module:
-        """The module whose parameters a method is to fill: the model, or the one that holds it."""
+        """The module whose gradients a method fills: the model, or the regulariser that holds it."""
         return self.term if isinstance(self.term, nn.Module) else model
 
     def loss(
         self, task: Task[Any], name: str, forward: Callable[[], Any], batch: Batch
     ) -> Callable[[], Any]:
-        """The callable that `backward` is given."""
+        """The loss of a batch as a callable for `backward`."""
         plain = partial(task.loss, batch=batch)
         if self.term is None or task.divergence is None:
             return lambda: plain(forward())
         about: dict[str, Any] = {}
         if self.term.compares_outputs:
-            tags = batch.get("tags")
-            about = {
-                "kind": task.divergence,
-                "mask": batch.get("attention_mask"),
-                "counted": None if tags is None else tags >= 0,
-            }
-        regularised: Callable[[], Any] = self.term.loss(forward, plain, task=name, **about)
-        return regularised
+            mask = batch.get("attention_mask")
+            about = {"kind": task.divergence, "mask": mask, "counted": task.counted(batch)}
+        return self.term.loss(forward, plain, task=name, **about)
 
     def after_step(self) -> None:
-        """After every optimiser step."""
+        """To be called after every optimiser step."""
         if self.term is not None:
             self.term.after_step()
 
     def to_floats(self) -> dict[str, float]:
-        """For the log."""
+        """What the regulariser measures, for the log."""
         return {} if self.term is None else self.term.to_floats()
 
     def state_dict(self) -> list[Any]:
@@ -81,4 +77,5 @@ class Regularizers:
         if len(states) != len(self.state_dict()):
             raise ValueError("`regularize` is not that of the saved run: give the same.")
         for state in states:
+            assert self.term is not None
             self.term.load_training_state(state)

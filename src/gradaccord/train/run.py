@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import atexit
-import gc
 import os
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -17,35 +16,32 @@ import torch
 from gradaccord.core.watch import NOBODY
 from gradaccord.methods.registry import SINGLE_TASK
 from gradaccord.models.trunks.lora import merge_lora
-from gradaccord.runs.about import about
-from gradaccord.runs.checkpoints import CHECKPOINTS, Checkpoints
-from gradaccord.runs.files import ABOUT, CONFIG, LOG, MODEL, RunFolderError, write_json
+from gradaccord.runs import ranks
+from gradaccord.runs.checkpoints import Checkpoints
+from gradaccord.runs.endings import Interrupted, what_is_saved
+from gradaccord.runs.files import LOG, MODEL
 from gradaccord.runs.launcher import fewer_than_asked
 from gradaccord.runs.lock import locked_by_main
 from gradaccord.runs.log import Log, cut_to_step
 from gradaccord.runs.ranks import others_alive
-from gradaccord.runs.results import Cost, EvaluationRecord, Measured, Results, TaskErrors
+from gradaccord.runs.results import Cost, Measured, MethodUsed, Results, TaskErrors
+from gradaccord.runs.run_folder import how_it_goes_on, results_so_far, write_down
 from gradaccord.runs.usage import cpu_seconds, peak_memory
 from gradaccord.train.config import Config
-from gradaccord.train.config_file import read_own_config, write_config
+from gradaccord.train.config_file import read_own_config
 from gradaccord.train.loop import TrainingLoop
 from gradaccord.train.progress import Progress, watch_of
 from gradaccord.train.setup import Problem, load_problem
+from gradaccord.train.single_task import train_single_tasks
 from gradaccord.train.trackers import Trackers, tracking
-from gradaccord.train.wrapped_model import unsharded
+from gradaccord.train.wrapped_model import fsdp_asked, is_sharded_by, unsharded
 
 
 def train_run(config: Config, folder: Path, **options: Any) -> Results:
-    """`train_model`, with the options it takes; for the method `stl` one model for each task."""
+    """Train as `train_model` does, with the same options; for the method `stl` one model per task."""
     if config.method.name == SINGLE_TASK:
-        from gradaccord.train.single_task import train_single_tasks
-
-        return train_single_tasks(config, folder, **options)
+        return train_single_tasks(config, folder, train_model, make_accelerator(config), **options)
     return train_model(config, folder, **options)
-
-
-class Interrupted(Exception):  # noqa: N818
-    """Ctrl-C: everything is saved."""
 
 
 def train_model(
@@ -62,21 +58,19 @@ def train_model(
     """Train one model, evaluate it and write everything below `folder`.
 
     resume: continue an unfinished run bit for bit (on a CPU; a finished one is only read).
-    deterministic: torch's deterministic algorithms alone.
+    deterministic: use only torch's deterministic algorithms.
     data: the folder of the data sets. show: called after every step. say: called with messages.
     """
     accelerator = make_accelerator(config, deterministic, folder)
     main = accelerator.is_main_process
-    check = partial(_check_folder, config, folder, resume)
+    check = partial(results_so_far, Results, config, folder, resume, read_own_config)
     with others_alive(accelerator), locked_by_main(folder, accelerator, check) as finished:
         if finished is not None:
             if main:
                 say(f"{folder} holds a finished run: nothing to do.")
             return finished
         if main:
-            write_config(config, folder / CONFIG)
-            if not resume or not (folder / ABOUT).exists():
-                write_json(folder / ABOUT, about(command))
+            write_down(config, folder, command, resume)
         accelerator.wait_for_everyone()
         seed_everything(config.train.seed)
         if main:
@@ -90,11 +84,7 @@ def train_model(
         loop = TrainingLoop(config, problem, folder, accelerator, **quiet)
         continued = resume and loop.resume()
         if resume and main:
-            say(
-                f"Continued at step {loop.step}."
-                if continued
-                else "There is no checkpoint that can be read: started anew."
-            )
+            say(how_it_goes_on(continued, loop.step))
         since = loop.step if continued else None
         trackers = None
         if main and config.train.trackers:
@@ -105,7 +95,7 @@ def train_model(
         try:
             loop.run(log)
             if loop.interrupted:
-                raise Interrupted(_what_is_saved(loop))
+                raise Interrupted(what_is_saved(loop.step, loop.between_steps, loop.checkpoints))
             results = conclude(loop, continued)
         finally:
             log.close()
@@ -119,51 +109,28 @@ def train_model(
         return results
 
 
-def _what_is_saved(loop: TrainingLoop) -> str:
-    """What a resumed run will continue from after Ctrl-C."""
-    if loop.between_steps:
-        return f"Saved at step {loop.step}."
-    saved = loop.checkpoints.all()
-    last = f"the last checkpoint is {saved[-1].name}" if saved else "there is no checkpoint yet"
-    return f"Stopped within a step, which is lost; {last}."
-
-
 def make_accelerator(config: Config, deterministic: bool = False, folder: Path | None = None) -> Any:
     """Accelerate, with the configured precision, number of threads and trackers.
 
     folder: of the run; without one nothing is tracked.
     """
-    from accelerate import Accelerator
     from accelerate.utils import DistributedDataParallelKwargs
 
-    if config.train.threads is not None:
-        torch.set_num_threads(config.train.threads)
     if deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
-    precision = config.train.precision
-    if precision == "auto":
-        gpu = torch.cuda.is_available()
-        precision = "bf16" if gpu and torch.cuda.is_bf16_supported() else "fp32"
     # Every task reaches other heads: the reduction is the methods' own, and must not wait for all.
     kwargs = DistributedDataParallelKwargs(find_unused_parameters=True)
-    mixed = {"fp32": "no"}.get(precision, precision)
-    # Under torchrun on a CPU Accelerate joins the processes only if it is told that this is one.
-    on_cpu = not torch.accelerator.is_available()
-    atexit.register(_end_process_group)
+    if fsdp_asked():  # every process reads the weights: heads and probes need them before they are cut
+        os.environ["FSDP_CPU_RAM_EFFICIENT_LOADING"] = "false"
     tracked = tracking(config.train.trackers, folder)
-    return Accelerator(mixed_precision=mixed, kwargs_handlers=[kwargs], cpu=on_cpu, **tracked)
-
-
-def _end_process_group() -> None:
-    """The threads of a process group can abort an interpreter that is taken down around them."""
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        gc.collect()  # models that hold the group
-        torch.distributed.destroy_process_group()
+    return ranks.make_accelerator(
+        config.train.precision, config.train.threads, kwargs_handlers=[kwargs], **tracked
+    )
 
 
 def seed_everything(seed: int) -> None:
-    """Python's and torch's global generators; numpy's is not used."""
+    """Seed Python's and torch's global generators; numpy's is not used."""
     random.seed(seed)
     torch.manual_seed(seed)
 
@@ -171,8 +138,10 @@ def seed_everything(seed: int) -> None:
 def conclude(loop: TrainingLoop, continued: bool) -> Results:
     """Load the best weights, evaluate them on every labelled split, and sum the run up."""
     evaluator = loop.evaluator
-    last = evaluator.evaluations[-1] if evaluator.evaluations else {}
+    last = Measured()
     if evaluator.evaluations:
+        shown = {"train_loss", "task_cosine", "distance"}
+        last = Measured(**evaluator.evaluations[-1].model_dump(include=shown, exclude_unset=True))
         evaluator.load_best()
     dev = evaluator.evaluated("dev")
     test = evaluator.evaluated("test")
@@ -180,7 +149,7 @@ def conclude(loop: TrainingLoop, continued: bool) -> Results:
     on_dev, on_test = _references(loop, "dev", dev), _references(loop, "test", test)
     return Results(
         finished=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        method={"name": config.method.name, **config.method.options},
+        method=MethodUsed(name=config.method.name, **config.method.options),
         regularize=[term.name for term in config.regularize],
         seed=config.train.seed,
         metrics={name: own.task.main_metric for name, own in prepared.items()},
@@ -191,8 +160,8 @@ def conclude(loop: TrainingLoop, continued: bool) -> Results:
         dev={task: evaluated.scores for task, evaluated in dev.items()},
         test={task: evaluated.scores for task, evaluated in test.items()},
         best_step=evaluator.best_step,
-        last=Measured(**{k: last[k] for k in ("train_loss", "task_cosine", "distance") if k in last}),
-        evaluations=[EvaluationRecord(**record) for record in evaluator.evaluations],
+        last=last,
+        evaluations=evaluator.evaluations,
         errors=_errors(loop, {"dev": dev, "test": test}),
         notes={name: own.notes for name, own in prepared.items() if own.notes},
         overlaps=[str(overlap) for overlap in loop.problem.overlaps],
@@ -257,35 +226,19 @@ def _save_model(config: Config, problem: Problem, model: Any, folder: Path) -> N
     save(folder, model, problem.tokens, tasks, own_files)
 
 
-def _check_folder(config: Config, folder: Path, resume: bool) -> Results | None:
-    """The results if there is nothing left to do; an error if the folder holds something else."""
-    if not (Results.exists(folder) or Checkpoints(folder / CHECKPOINTS).all()):
-        return None  # a run that failed before it began is no obstacle
-    if not resume:
-        state = "a finished" if Results.exists(folder) else "an unfinished"
-        raise RunFolderError(
-            f"The run folder {folder} holds {state} run: continue it with --resume, or choose another "
-            "--out."
-        )
-    before = read_own_config(folder / CONFIG)
-    if before != config:
-        changed = [k for k in type(config).model_fields if getattr(before, k) != getattr(config, k)]
-        raise RunFolderError(
-            f"The run folder {folder} was started with another `{changed[0]}`: give the same "
-            "configuration to --resume, or choose another --out."
-        )
-    return Results.read(folder) if Results.exists(folder) else None
+def same_tasks(config: Config) -> Iterator[str]:
+    """A warning for each pair of tasks that differ only in name."""
+    for one, other in combinations(config.tasks, 2):
+        if config.tasks[one] == config.tasks[other]:
+            yield f"Warning: {one} and {other} are the same task: the same data with the same options."
 
 
 def describe(config: Config, problem: Problem, accelerator: Any) -> Iterator[str]:
     """What will be trained, where and on what, with warnings about the data."""
     weights = sum(p.numel() for p in problem.model.parameters())
-    precision = {"no": "fp32"}.get(accelerator.mixed_precision, accelerator.mixed_precision)
-    where = f"{accelerator.device.type}, {precision}"
-    if accelerator.device.type == "cpu":
-        where += f", threads: {torch.get_num_threads()}"
-    if accelerator.num_processes > 1:
-        where += f", processes: {accelerator.num_processes}"
+    where = ranks.where(accelerator)
+    if accelerator.num_processes > 1 and is_sharded_by(accelerator):
+        where += ", weights sharded over them (FSDP2)"
     trained = sum(p.numel() for p in problem.model.parameters() if p.requires_grad)
     some = (
         f", {trained / 1e6:.2f} M of them trained" if config.model.freeze or config.model.lora else ""
@@ -305,9 +258,16 @@ def describe(config: Config, problem: Problem, accelerator: Any) -> Iterator[str
             yield from (f"{name}, {sentence}" for sentence in problem.datasets[name].read_as)
         for split, notes in prepared.notes.items():
             yield f"{name} {split}: " + ", ".join(f"{n:,} {what}" for what, n in notes.items()) + "."
-    if not any(problem.prepared[name].labelled("dev") for name in problem.scored):
+    bare = [name for name in problem.scored if not problem.prepared[name].labelled("dev")]
+    if len(bare) == len(problem.scored):
         yield "No trained task has a labelled dev split: the last weights are kept, not the best."
+    elif bare:
+        yield (
+            f"Warning: {', '.join(bare)}: no labelled dev examples, so no score on dev and no say in "
+            "which weights are best; name `dev` files, or cut them out of train, such as `cut: 0.1`."
+        )
     yield from map(str, problem.clustered)
     yield from map(str, problem.overlaps)
+    yield from same_tasks(config)
     for card in problem.cards.values():
         yield from (f"Warning: {sentence}" for sentence in card.warnings)

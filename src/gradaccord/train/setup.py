@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -13,16 +13,18 @@ from gradaccord.core.watch import NOBODY, Watch
 from gradaccord.data.dataset import Dataset
 from gradaccord.data.files import hub
 from gradaccord.data.files.own_files import read
+from gradaccord.data.files.tensor_cache import fingerprint
 from gradaccord.data.label_noise import with_label_noise
 from gradaccord.data.leakage import Overlap, overlaps
-from gradaccord.data.registry import load
-from gradaccord.data.splits import cut
+from gradaccord.data.registry import HUB, load
+from gradaccord.data.splits import cut, drawn
 from gradaccord.data.stored import stored
 from gradaccord.models.multitask import MultiTaskModel
 from gradaccord.models.tokens import Tokens
 from gradaccord.models.trunks.freezing import freeze, modules_of
+from gradaccord.models.trunks.loading import load_trunk
 from gradaccord.models.trunks.lora import add_lora
-from gradaccord.pretrain.trunks import load_trunk
+from gradaccord.models.trunks.trunk import Trunk
 from gradaccord.tasks.data_card import DataCard, data_card
 from gradaccord.tasks.prepare import Prepared, prepare
 from gradaccord.tasks.pseudo_tasks import PseudoTasks, pseudo_tasks
@@ -33,7 +35,6 @@ from gradaccord.train.config import Config, TaskConfig
 from gradaccord.train.paths import RULE
 
 EVALUATED = ("dev", "test")
-HUB = "hub:"  # before the name of a Hugging Face data set
 
 
 @dataclass(frozen=True)
@@ -55,12 +56,12 @@ class Problem:
     datasets: Mapping[str, Dataset] = field(default_factory=dict)  # of the tasks, without their splits
 
     def rows(self, split: str) -> int:
-        """Of all tasks that have this split."""
+        """The rows of all tasks that have this split."""
         return sum(len(self.prepared[name].encoded[split]) for name in self.evaluated(split))
 
     @cached_property
     def cards(self) -> dict[str, DataCard]:
-        """What the data of each task is like."""
+        """A card of each task's data."""
         return {name: data_card(self.prepared[name], self.tokens) for name in self.datasets}
 
     def evaluated(self, split: str) -> tuple[str, ...]:
@@ -75,23 +76,9 @@ def load_problem(config: Config, folder: Path | None = None, watch: Watch = NOBO
     for name, task in config.tasks.items():
         with errors_named(name):
             datasets[name] = load_dataset(name, task, folder, watch)
-    options = dict(config.model.options)
-    if any(KINDS[dataset.kind].generates for dataset in datasets.values()):
-        options.setdefault("decoder", True)
-    trunk, tokens = load_trunk(config.model.name, **options)
-    frozen = modules_of(trunk, config.model.freeze)
-    if config.model.lora is not None:
-        add_lora(trunk, config.model.lora.model_dump())
-    freeze(trunk, frozen)
+    trunk, tokens = _trunk(config, datasets)
     trained = tuple(name for name, task in config.tasks.items() if not task.evaluate_only)
-    tasks = {name: make_task(name, config.tasks[name], datasets[name]) for name in trained}
-    sources = {
-        name: _source(name, config, datasets[name], tasks) for name in datasets if name not in trained
-    }
-    for name, source in sources.items():
-        given = config.tasks[name].options
-        with errors_named(name):
-            tasks[name] = task_by_head(name, datasets[name], source, tasks[source], given)
+    tasks, sources = _tasks(config, datasets, trained)
     prepared = {
         name: prepare(name, made, datasets[name], tokens, watch) for name, made in tasks.items()
     }
@@ -120,13 +107,6 @@ def load_problem(config: Config, folder: Path | None = None, watch: Watch = NOBO
             prepared[part] = prepare(part, tasks[name], dataset, tokens, watch)
             head_of[part] = head_of[name]
             drawn[part] = own
-    patience = {name: config.tasks[name].patience for name in trained}
-    for name, evaluations in patience.items():
-        if evaluations is not None and not prepared[name].labelled("dev"):
-            raise ValueError(
-                f"Task {name!r}: `patience` is {evaluations}, and the task has no labelled dev split: "
-                "give it one (`cut` holds one out), or leave `patience` out."
-            )
     return Problem(
         model=MultiTaskModel(trunk, heads, head_of),
         tokens=tokens,
@@ -138,20 +118,71 @@ def load_problem(config: Config, folder: Path | None = None, watch: Watch = NOBO
         clustered=tuple(clustered),
         batch_sizes={name: own.batch_size for name, own in drawn.items() if own.batch_size is not None},
         weights={name: own.weight for name, own in drawn.items()},
-        patience={name: count for name, count in patience.items() if count is not None},
+        patience=_patience(config, trained, prepared),
         parts={t: [name for name, own in drawn.items() if own is config.tasks[t]] for t in trained},
-        overlaps=tuple(
-            overlaps(
-                ((f"{name} train", datasets[name].splits["train"]) for name in trained),
-                (
-                    (f"{name} {split}", dataset.splits[split])
-                    for name, dataset in datasets.items()
-                    for split in EVALUATED
-                    if split in dataset.splits
-                ),
-                watch,
+        overlaps=tuple(_overlaps(datasets, trained, watch)),
+    )
+
+
+def _trunk(config: Config, datasets: Mapping[str, Dataset]) -> tuple[Trunk, Tokens]:
+    """The trunk with adapters, and frozen, as configured; and its tokens."""
+    options = dict(config.model.options)
+    if any(KINDS[dataset.kind].generates for dataset in datasets.values()):
+        options.setdefault("decoder", True)
+    trunk, tokens = load_trunk(config.model.name, **options)
+    frozen = modules_of(trunk, config.model.freeze)
+    if config.model.lora is not None:
+        add_lora(trunk, config.model.lora.model_dump())
+    freeze(trunk, frozen)
+    return trunk, tokens
+
+
+def _tasks(
+    config: Config, datasets: Mapping[str, Dataset], trained: Sequence[str]
+) -> tuple[dict[str, Task[Any]], dict[str, str]]:
+    """All tasks, trained ones first; and whose heads the others are evaluated with."""
+    tasks = {name: make_task(name, config.tasks[name], datasets[name]) for name in trained}
+    sources = {
+        name: _source(name, config, datasets[name], tasks) for name in datasets if name not in trained
+    }
+    for name, source in sources.items():
+        given = config.tasks[name].options
+        with errors_named(name):
+            tasks[name] = task_by_head(name, datasets[name], source, tasks[source], given)
+    return tasks, sources
+
+
+def _patience(
+    config: Config, trained: Sequence[str], prepared: Mapping[str, Prepared]
+) -> dict[str, int]:
+    """The patience of tasks that have their own; each needs scores on dev."""
+    found = {}
+    for name in trained:
+        evaluations = config.tasks[name].patience
+        if evaluations is None:
+            continue
+        if not prepared[name].labelled("dev"):
+            raise ValueError(
+                f"Task {name!r}: `patience` is {evaluations}, and the task has no labelled dev split: "
+                "give it one (`cut` holds one out), or leave `patience` out."
             )
+        found[name] = evaluations
+    return found
+
+
+def _overlaps(
+    datasets: Mapping[str, Dataset], trained: Sequence[str], watch: Watch
+) -> Iterator[Overlap]:
+    """What any training data shares with any evaluation data."""
+    return overlaps(
+        ((f"{name} train", datasets[name].splits["train"]) for name in trained),
+        (
+            (f"{name} {split}", dataset.splits[split])
+            for name, dataset in datasets.items()
+            for split in EVALUATED
+            if split in dataset.splits
         ),
+        watch,
     )
 
 
@@ -171,10 +202,15 @@ def load_dataset(name: str, task: TaskConfig, folder: Path | None, watch: Watch 
                     "list: its columns and classes have names already."
                 )
             dataset = hub.load(
-                task.data.removeprefix(HUB), kind=task.kind, columns=task.columns, labels=task.labels
+                task.data.removeprefix(HUB),
+                kind=task.kind,
+                columns=task.columns,
+                labels=task.labels,
+                on_disk=True,
+                watch=watch,
             )
         else:
-            dataset = load(task.data, folder=folder)
+            dataset = load(task.data, folder=folder, on_disk=True, watch=watch)
     if task.dev_as_test:
         dataset = _dev_as_test(dataset)
     if task.cut is not None:
@@ -182,7 +218,7 @@ def load_dataset(name: str, task: TaskConfig, folder: Path | None, watch: Watch 
     if task.label_noise:
         dataset = with_label_noise(dataset, task.label_noise)
     splits = {
-        split: examples[: task.limit[split]] if split in task.limit else examples
+        split: drawn(examples, task.limit[split]) if split in task.limit else examples
         for split, examples in dataset.splits.items()
     }
     if not task.evaluate_only and "train" not in splits:
@@ -199,12 +235,15 @@ def _own(name: str, task: TaskConfig, watch: Watch) -> Dataset:
     """A task's own files: read once, then from the cache until a file or an option changes."""
     assert task.files is not None
     options: dict[str, Any] = {"kind": task.kind, **task.reading}
-    make = partial(read, **options, files=task.files, name=name)
+    make = partial(read, **options, files=task.files, name=name, watch=watch)
     given = [[each] if isinstance(each, str | Path) else each for each in task.files.values()]
     paths = [Path(path) for several in given for path in several]
     if not all(path.is_file() for path in paths):
         return make()  # which says what is missing
-    dataset = stored(make, paths, (options, {k: str(v) for k, v in task.files.items()}), watch)
+    known = "\n".join(fingerprint(path) for path in paths)
+    known = f"{known} {options!r} { {split: str(file) for split, file in task.files.items()}!r}"
+    what = ", ".join(path.name for path in paths)
+    dataset = stored(lambda keep: make(keep=keep), known, what, watch)
     return dataclasses.replace(dataset, name=name)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,9 +10,8 @@ from typing import Any
 from gradaccord.methods.registry import SINGLE_TASK
 from gradaccord.runs.files import CONFIG, RunFolderError, folder_name
 from gradaccord.runs.lock import locked_by_main
-from gradaccord.runs.results import Cost, Measured, Results
-from gradaccord.train.config import Config, MethodConfig
-from gradaccord.train.run import make_accelerator, train_model
+from gradaccord.runs.results import Cost, Measured, MethodUsed, Results
+from gradaccord.train.config import Config
 
 # Costs of newer files, which may be absent.
 SUMMED = ("batches", "training_seconds", "evaluation_seconds", "probe_seconds")
@@ -27,15 +26,19 @@ MERGED = (
 )
 
 
-def train_single_tasks(config: Config, folder: Path, **options: Any) -> Results:
-    """A run per task below `folder`, one after another, each with its share of the budget."""
+def train_single_tasks(
+    config: Config, folder: Path, train: Callable[..., Results], accelerator: Any, **options: Any
+) -> Results:
+    """A run per task below `folder`, one after another, each with its share of the budget.
+
+    train: trains one model, as `train.run.train_model` does; the options are for it.
+    """
     if config.method.options:
         raise ValueError(
             f"Method {SINGLE_TASK!r} takes no options, got {', '.join(config.method.options)}."
         )
     resume = bool(options.pop("resume", False))
     say = options.get("say", lambda sentence: None)
-    accelerator = make_accelerator(config)
     with locked_by_main(folder, accelerator, partial(_finished, folder, resume)) as finished:
         if finished is not None:
             say(f"{folder} holds a finished run: nothing to do.")
@@ -47,7 +50,7 @@ def train_single_tasks(config: Config, folder: Path, **options: Any) -> Results:
             own = alone(config, name, len(trained))
             place = folder / folder_name(name)
             begun = resume and (place / CONFIG).exists()
-            parts[name] = train_model(own, place, resume=begun, **options)
+            parts[name] = train(own, place, resume=begun, **options)
         results = _joined(config, parts)
         if accelerator.is_main_process:
             results.write(folder)
@@ -68,7 +71,7 @@ def _finished(folder: Path, resume: bool) -> Results | None:
 def alone(config: Config, task: str, tasks: int) -> Config:
     """The configuration of one task's own run: its share of gradients or seconds, and all the steps.
 
-    A joint step takes a batch of every task, one of a task alone takes one of its own.
+    A joint step takes a batch of every task, a step of a task alone takes one batch.
     """
     unseen = {
         name: entry
@@ -81,11 +84,9 @@ def alone(config: Config, task: str, tasks: int) -> Config:
         update["gradients"] = max(length.gradients // tasks, 1)
     if length.seconds is not None:
         update["seconds"] = length.seconds / tasks
-    return config.model_copy(
+    return config.with_class().model_copy(
         update={
             "tasks": {task: config.tasks[task].model_copy(update=ALONE), **unseen},
-            "method": MethodConfig(name="sum"),
-            "sampler": None,
             "train": length.model_copy(update=update),
         }
     )
@@ -108,7 +109,7 @@ def _joined(config: Config, parts: dict[str, Results]) -> Results:
     resumed = any(cost.cpu_seconds is None for cost in costs)
     return Results(
         finished=runs[0].finished,
-        method={"name": SINGLE_TASK},
+        method=MethodUsed(name=SINGLE_TASK),
         regularize=runs[0].regularize,
         seed=config.train.seed,
         trained=list(parts),

@@ -7,28 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradaccord.core.did_you_mean import nearest
-from gradaccord.core.options import check_options, look_up, options_of
 from gradaccord.data.samplers import (
     Pairs,
-    ProportionalTasks,
-    RoundRobinTasks,
-    SequentialTasks,
     TaskBatches,
     TaskPairs,
     TaskSampler,
-    UniformTasks,
-    WeightedTasks,
     batch_names,
+    check_sampler,
+    sampler_of,
 )
 from gradaccord.methods.registry import DEFAULT_SAMPLER, Feed
-
-SAMPLERS: dict[str, type[TaskSampler]] = {
-    "round_robin": RoundRobinTasks,
-    "sequential": SequentialTasks,
-    "proportional": ProportionalTasks,
-    "uniform": UniformTasks,
-    "weighted": WeightedTasks,
-}
 
 
 @dataclass(frozen=True)
@@ -75,7 +63,7 @@ class StepBatches:
         return StepBatch(name, task, tuple(next(self.batches[task])))
 
     def state_dict(self) -> dict[str, Any]:
-        """Every position and generator."""
+        """The positions and generators of sampler and batches."""
         return {
             "turn": self.turn,
             "pending": list(self.pending),
@@ -106,18 +94,7 @@ def make_sampler(
     for task in given.get("weights", ()):
         if task not in batches:
             raise ValueError(f"`sampler.weights` names the task {task!r}: {nearest(task, batches)}")
-    data = {
-        "sizes": {task: len(own.data) for task, own in batches.items()},
-        "batches": {task: len(own) for task, own in batches.items()},
-        "tasks": tuple(batches),
-    }
-    about = {k: v for k, v in data.items() if k in options_of(SAMPLERS[name])}
-    sampler = SAMPLERS[name](**about, **given, seed=seed)
+    sizes = {task: len(own.data) for task, own in batches.items()}
+    counts = {task: len(own) for task, own in batches.items()}
+    sampler = sampler_of(name, sizes, counts, seed=seed, **given)
     return TaskPairs(sampler, pairs) if feed == "pair" else sampler
-
-
-def check_sampler(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a sampler as their types have them; what does not exist is refused."""
-    cls = look_up("The sampler", name, SAMPLERS)
-    known = options_of(cls, hidden=("sizes", "batches", "tasks", "seed"))
-    return check_options(f"The sampler {name!r}", options, known)

@@ -1,4 +1,4 @@
-"""Early stopping by task: a task whose own score no longer gets better is not trained on any more."""
+"""Early stopping by task: a task whose own score stops improving is no longer trained."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass
 class _Course:
-    """Of one task: its best score so far, where that was, and the evaluations since."""
+    """The best score of one task so far, where that was, and the evaluations since."""
 
     best: float = -math.inf
     step: int = 0
@@ -27,7 +27,7 @@ class TaskPatience:
         self.stopped: dict[str, int] = {}  # task -> the last step that it may have been trained in
 
     def note(self, step: int, scores: Mapping[str, float]) -> dict[str, str]:
-        """Take in an evaluation; the tasks that end with it, and why."""
+        """Record an evaluation; returns the tasks that end with it, and why."""
         ended = {}
         for task, course in self.courses.items():
             if task in self.stopped:
@@ -39,7 +39,7 @@ class TaskPatience:
             if course.since >= self.patience[task]:
                 self.stopped[task] = step
                 ended[task] = (
-                    f"no score of it was better than that at step {course.step} for "
+                    f"its score was not better than that at step {course.step} for "
                     f"{course.since} evaluation{'s' if course.since > 1 else ''}"
                 )
         return ended

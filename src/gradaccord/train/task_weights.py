@@ -44,5 +44,5 @@ def unweighted(report: StepReport, weights: Mapping[str, float]) -> StepReport:
 
 
 def _weight(name: str, weights: Mapping[str, float]) -> float:
-    """Of a batch, which is called TASK or, if a step holds several of the task, TASK#1."""
+    """The weight of a batch, which is called TASK or, if a step holds several of the task, TASK#1."""
     return weights[name] if name in weights else weights[name.rpartition("#")[0]]

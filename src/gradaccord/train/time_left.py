@@ -8,7 +8,7 @@ FORWARD = 1 / 3  # of a training step's time is its forward pass, about
 
 
 class TimeLeft:
-    """Told of every step and evaluation of a session; `seconds` is the estimate.
+    """Estimates the time left from the steps and evaluations of a session.
 
     every: `train.evaluate_every`. dev_rows, test_rows: of all tasks.
     """
@@ -20,13 +20,13 @@ class TimeLeft:
         self.begin(0.0)
 
     def begin(self, share: float) -> None:
-        """A phase begins, or goes on after so large a share of it."""
+        """A phase begins, or continues at this share of it."""
         self._start = self._share = share
         self._steps = self._rows = 0
         self._training = 0.0
 
     def stepped(self, seconds: float, share: float, rows: int) -> None:
-        """A step was taken, on so many rows; the phase has come so far."""
+        """A step was taken on this many rows. share: how much of the phase is done."""
         self._training += seconds
         self._share = share
         self._steps += 1
@@ -37,7 +37,7 @@ class TimeLeft:
         self._evaluation = seconds
 
     def seconds(self, step: int | None) -> float:
-        """Until the end of the phase. step: of a phase that is evaluated, with the end of the run."""
+        """Seconds to the end of the phase. step: given in the last phase, to count its evaluations."""
         if not self._steps or self._share <= self._start:
             return math.nan
         left = self._training / (self._share - self._start) * (1 - self._share)
@@ -54,7 +54,7 @@ class TimeLeft:
 
 
 def evaluations(every: int | float, steps: int) -> int:
-    """How many times a run of so many steps is evaluated. every: steps, or a share of the run."""
+    """How many times a run of this many steps is evaluated. every: steps, or a share of the run."""
     if every == 0:
         return 1
     return min(math.ceil(steps / every if isinstance(every, int) else 1 / every - 1e-9), steps)

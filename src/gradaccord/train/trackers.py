@@ -9,7 +9,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from gradaccord.data.files.bad_files import reason
 from gradaccord.runs.files import read_json, write_json
+from gradaccord.runs.log import StepRecord
+from gradaccord.runs.results import EvaluationRecord
 
 PROJECT = "gradaccord"
 BOARD = "tensorboard"  # its folder in the run's
@@ -18,9 +21,9 @@ INSTALL = {BOARD: '"gradaccord[tensorboard]"'}  # others: the package of the sam
 
 
 def tracking(names: Sequence[str], folder: Path | None) -> dict[str, Any]:
-    """What `Accelerator` is made with; a tracker whose package is missing is refused.
+    """Tracking options for `Accelerator`; a tracker whose package is missing is refused.
 
-    folder: of the run; None: nothing is tracked, and packages are checked all the same.
+    folder: of the run; None: nothing is tracked, but packages are still checked.
     """
     if not names:
         return {}
@@ -46,7 +49,7 @@ class Trackers:
         settings: Mapping[str, Any],
         resume_at: int | None = None,
     ) -> None:
-        """settings: of the run. resume_at: the step after which earlier records are to be forgotten."""
+        """settings: of the run. resume_at: the step to go on from; later records are dropped."""
         self.accelerator = accelerator
         names = [str(tracker) for tracker in accelerator.log_with]
         path = folder / RUNS
@@ -59,17 +62,23 @@ class Trackers:
             "trackio": {"name": f"{folder.name}-{runs['id'][:6]}", "resume": "allow"},
         }
         config = None if resume_at is not None else flat(settings)
-        accelerator.init_trackers(PROJECT, config=config, init_kwargs=options)
+        try:
+            accelerator.init_trackers(PROJECT, config=config, init_kwargs=options)
+        except Exception as error:  # each raises its own: no server, no account, no right to write
+            raise ValueError(
+                f"`train.log_with` is {', '.join(names)}, which could not be started "
+                f"({reason(error)}): change its settings, or leave it out."
+            ) from error
         if "mlflow" in names:
             runs["mlflow"] = accelerator.get_tracker("mlflow", unwrap=True).info.run_id
         write_json(path, runs)
 
-    def write(self, record: Mapping[str, Any]) -> None:
-        """Add what there is to draw of a record."""
-        self.accelerator.log(dict(scalars(record)), step=int(record["step"]))
+    def write(self, record: StepRecord | EvaluationRecord) -> None:
+        """Write the numbers of a record."""
+        self.accelerator.log(dict(scalars(record)), step=record.step)
 
     def close(self) -> None:
-        """Write through and close; `end_training` would end the process group, too."""
+        """Write through and close; `end_training` would also end the process group."""
         for tracker in self.accelerator.trackers:
             tracker.finish()
         self.accelerator.trackers.clear()
@@ -87,32 +96,32 @@ def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _text(value: Any) -> str:
-    """Of an absolute path its last name: folders of this machine are nobody else's business."""
+    """A value as text; of an absolute path the last name, since folders of this machine are private."""
     if isinstance(value, list | tuple):
         return ", ".join(map(_text, value))
     text = str(value)
     return os.path.basename(text) if os.path.isabs(text) else text
 
 
-def scalars(record: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+def scalars(record: StepRecord | EvaluationRecord) -> Iterator[tuple[str, float]]:
     """The numbers of a record by the names of their curves."""
-    if record["event"] == "step":
-        yield "training/lr", record["lr"]
-        for task, loss in record["loss"].items():
+    if isinstance(record, StepRecord):
+        yield "training/lr", record.lr
+        for task, loss in record.loss.items():
             yield f"loss/{task}", loss
         for name in ("cosine", "conflicts", "dot"):
-            if name in record:
-                yield f"alignment/{name}", record[name]
-        for name, value in record.get("extras", {}).items():
+            if (value := getattr(record, name)) is not None:
+                yield f"alignment/{name}", value
+        for name, value in (record.extras or {}).items():
             yield f"method/{name}", value
-    elif record["event"] == "evaluation":
-        yield "scores/average", record["average"]
-        for task, scores in record["scores"].items():
-            for metric, value in scores.items():
-                yield f"scores/{task}/{metric}", value
-        if "task_cosine" in record:
-            yield "alignment/task_cosine", record["task_cosine"]["mean"]
-        if "distance" in record:
-            yield "distance/total", record["distance"]["total"]
-        for name, loss in record.get("masked_lm", {}).items():
-            yield f"masked_lm/{name}", loss
+        return
+    yield "scores/average", record.average
+    for task, scores in record.scores.items():
+        for metric, value in scores.items():
+            yield f"scores/{task}/{metric}", value
+    if record.task_cosine is not None:
+        yield "alignment/task_cosine", record.task_cosine.mean
+    if record.distance is not None:
+        yield "distance/total", record.distance.total
+    for name, loss in (record.masked_lm or {}).items():
+        yield f"masked_lm/{name}", loss

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import os
+from types import SimpleNamespace
 from typing import Any
 
 from torch import nn
@@ -10,12 +12,13 @@ from torch import nn
 from gradaccord.models.trunks.execution import compile_trunk
 from gradaccord.models.trunks.lora import has_lora
 from gradaccord.train.config import Config
+from gradaccord.train.row_steps import steps_rows
 from gradaccord.train.setup import Problem
 
 
 def wrap(accelerator: Any, model: nn.Module) -> nn.Module:
     """The model as Accelerate wraps it. Under FSDP2 its own `prepare` would want an optimiser, too."""
-    if not _is_sharded(accelerator):
+    if not is_sharded_by(accelerator):
         wrapped: nn.Module = accelerator.prepare_model(model)
         return wrapped
     if has_lora(model):
@@ -25,19 +28,10 @@ def wrap(accelerator: Any, model: nn.Module) -> nn.Module:
         )
     from accelerate.utils.fsdp_utils import fsdp2_prepare_model
 
-    sharded: nn.Module = fsdp2_prepare_model(accelerator, model)
+    by = accelerator if accelerator.is_fsdp2 else _WithPlugin(accelerator)
+    sharded: nn.Module = fsdp2_prepare_model(by, model)
     accelerator._models.append(sharded)  # for its clipping
     return sharded
-
-
-def reshard(accelerator: Any, model: nn.Module) -> None:
-    """After forward passes without backward ones FSDP2 leaves the outermost weights gathered."""
-    if _is_sharded(accelerator):
-        from torch.distributed.fsdp import FSDPModule
-
-        for module in model.modules():
-            if isinstance(module, FSDPModule):
-                module.reshard()
 
 
 def unsharded(accelerator: Any, model: nn.Module, skeleton: nn.Module) -> nn.Module:
@@ -45,7 +39,7 @@ def unsharded(accelerator: Any, model: nn.Module, skeleton: nn.Module) -> nn.Mod
 
     skeleton: what `skeleton_of` gave before the model was sharded; it is filled.
     """
-    if not _is_sharded(accelerator):
+    if not is_sharded_by(accelerator):
         plain: nn.Module = accelerator.unwrap_model(model)
         return plain
     weights, _ = weights_of(accelerator, model, None)
@@ -56,12 +50,12 @@ def unsharded(accelerator: Any, model: nn.Module, skeleton: nn.Module) -> nn.Mod
 
 def skeleton_of(accelerator: Any, model: nn.Module) -> nn.Module:
     """A copy without weights where the model is about to be sharded; else the model itself."""
-    return copy.deepcopy(model).to("meta") if _is_sharded(accelerator) else model
+    return copy.deepcopy(model).to("meta") if is_sharded_by(accelerator) else model
 
 
 def weights_of(accelerator: Any, model: nn.Module, optimizer: Any) -> tuple[dict[str, Any], Any]:
-    """The whole weights and the optimiser's state; of shards in the first process alone."""
-    if _is_sharded(accelerator):
+    """The whole weights and the optimiser's state; if sharded, only in the first process."""
+    if is_sharded_by(accelerator):
         from torch.distributed.checkpoint.state_dict import (
             StateDictOptions,
             get_model_state_dict,
@@ -71,15 +65,16 @@ def weights_of(accelerator: Any, model: nn.Module, optimizer: Any) -> tuple[dict
         options = StateDictOptions(full_state_dict=True, cpu_offload=True)
         weights = get_model_state_dict(model, options=options)
         inner = getattr(optimizer, "optimizer", optimizer)
-        state = None if inner is None else get_optimizer_state_dict(model, inner, options=options)
-        return weights, state
+        if inner is None or not inner.state:  # torch would fill it by a step, and count that
+            return weights, None
+        return weights, get_optimizer_state_dict(model, inner, options=options)
     plain = accelerator.unwrap_model(model)
     return plain.state_dict(), None if optimizer is None else optimizer.state_dict()
 
 
 def load_weights(accelerator: Any, model: nn.Module, optimizer: Any, weights: Any, state: Any) -> None:
     """Put back what `weights_of` gave in the first process; every process is given it whole."""
-    if _is_sharded(accelerator):
+    if is_sharded_by(accelerator):
         from torch.distributed.checkpoint.state_dict import (
             StateDictOptions,
             set_model_state_dict,
@@ -89,7 +84,7 @@ def load_weights(accelerator: Any, model: nn.Module, optimizer: Any, weights: An
         options = StateDictOptions(full_state_dict=True)
         set_model_state_dict(model, weights, options=options)
         inner = getattr(optimizer, "optimizer", optimizer)
-        if inner is not None and any(state["state"].values()):  # plain SGD has none
+        if inner is not None and state and any(state["state"].values()):  # plain SGD has none
             set_optimizer_state_dict(model, inner, state, options=options)
         return
     accelerator.unwrap_model(model).load_state_dict(weights)
@@ -98,7 +93,7 @@ def load_weights(accelerator: Any, model: nn.Module, optimizer: Any, weights: An
 
 
 def enable_checkpointing(config: Config, problem: Problem) -> None:
-    """`train.checkpointing`, before the model is wrapped."""
+    """Apply `train.checkpointing`, before the model is wrapped."""
     if not config.train.checkpointing:
         return
     for term in config.regularize:
@@ -111,8 +106,18 @@ def enable_checkpointing(config: Config, problem: Problem) -> None:
     problem.model.trunk.checkpoint()
 
 
+def enable_row_steps(config: Config, problem: Problem, accelerator: Any) -> None:
+    """Make the gradients of large tables sparse if the optimiser can use that, before wrapping."""
+    train, trunk = config.train, problem.model.trunk
+    fits = steps_rows(train.optimizer.name, train.optimizer.options)
+    if fits and not train.compile and not is_sharded_by(accelerator):
+        for name in trunk.tables:
+            table: Any = trunk.get_submodule(name)
+            table.sparse = True
+
+
 def enable_compilation(config: Config, problem: Problem, accelerator: Any) -> None:
-    """`train.compile`, after the model is wrapped, moved to its device and set to training."""
+    """Apply `train.compile`, after the model is wrapped, moved to its device and set to training."""
     if not config.train.compile:
         return
     if config.regularize:
@@ -120,7 +125,7 @@ def enable_compilation(config: Config, problem: Problem, accelerator: Any) -> No
             f"`train.compile` is on, and `regularize` {config.regularize[0].name} reaches into the "
             "trunk by hooks, which a compiled one does not run: set train.compile to false."
         )
-    if _is_sharded(accelerator):
+    if is_sharded_by(accelerator):
         raise ValueError(
             "`train.compile` is on, and the weights are sharded (FSDP2), which is not supported: set "
             "train.compile to false."
@@ -132,5 +137,37 @@ def enable_compilation(config: Config, problem: Problem, accelerator: Any) -> No
         compile_trunk(problem.model.trunk, batch)
 
 
-def _is_sharded(accelerator: Any) -> bool:
-    return bool(getattr(accelerator, "is_fsdp2", False))
+def is_sharded_by(accelerator: Any) -> bool:
+    """Whether to shard the weights: by Accelerate, or by us where it ignores the request (CPU)."""
+    if getattr(accelerator, "is_fsdp2", False):
+        return True
+    return fsdp_asked() and accelerator.device.type == "cpu" and accelerator.num_processes > 1
+
+
+def fsdp_asked() -> bool:
+    """Whether `accelerate launch --use_fsdp` started this process; refuses FSDP1."""
+    if os.environ.get("ACCELERATE_USE_FSDP", "false").lower() != "true":
+        return False
+    version = os.environ.get("FSDP_VERSION", "1")
+    if version != "2":
+        raise ValueError(
+            f"accelerate launch was given --use_fsdp with --fsdp_version {version}, which does not "
+            "expose the gradients of single tasks: give --fsdp_version 2."
+        )
+    return True
+
+
+class _WithPlugin:
+    """An Accelerator on a CPU with the plugin that it was asked for, and takes up on a GPU only."""
+
+    def __init__(self, accelerator: Any) -> None:
+        from accelerate.utils import FullyShardedDataParallelPlugin
+
+        plugin = FullyShardedDataParallelPlugin()  # as `accelerate launch` describes it
+        if accelerator.mixed_precision != "no":
+            plugin.set_mixed_precision(accelerator.mixed_precision)
+        self.state = SimpleNamespace(fsdp_plugin=plugin)
+        self.accelerator = accelerator
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.accelerator, name)

@@ -1,4 +1,4 @@
-"""The one place where whatever a library raises over a file becomes a sentence with file and remedy."""
+"""The one place where any error of a library over a file becomes a sentence with file and remedy."""
 
 from __future__ import annotations
 

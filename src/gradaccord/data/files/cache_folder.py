@@ -1,7 +1,7 @@
-"""The folder of kept tensors (`tensor_cache`): what is in it, how much it may hold, and its emptying.
+"""The folder of kept tensors (`tensor_cache`): what is in it, how much it may hold, and emptying it.
 
-It is `$GRADACCORD_CACHE`, or `~/.cache/gradaccord`. What was not used for longest is removed once the
-files take more than the limit.
+It is `$GRADACCORD_CACHE`, or `~/.cache/gradaccord`. The least recently used files are removed once all
+together exceed the limit.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def cache_folder() -> Path:
 
 @dataclass(frozen=True)
 class Entry:
-    """A file of the cache. used: when it was last, in seconds since 1970."""
+    """A file of the cache. used: the time of its last use, in seconds since 1970."""
 
     path: Path
     size: int
@@ -74,7 +74,7 @@ def set_cache_limit(size: int) -> None:
 
 
 def prune(keep: Path | None = None) -> list[Entry]:
-    """Remove what was not used for longest until the rest fits the limit. keep: stays in any case.
+    """Remove the least recently used files until the rest fits the limit. keep: is never removed.
 
     A process that has mapped a file goes on with it.
     """

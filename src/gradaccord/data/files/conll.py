@@ -1,24 +1,19 @@
-"""Words with IOB2 tags, one to a line, a blank line between sentences: the CoNLL format.
-
-An I- tag that continues nothing (after O, or after another type) cannot be in IOB2. Published files
-have such tags; `repair` reads them as B-, which is also how IOB1 is turned into IOB2 and how seqeval
-and conlleval count them.
-"""
+"""Words with IOB2 tags, one per line, a blank line between sentences: the CoNLL format."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial
 
 from gradaccord.data.examples import Tagged
+from gradaccord.data.files.iob2 import REPAIRED, checked, repair, tags_of
 from gradaccord.data.files.layouts import Wanted
 from gradaccord.data.files.text_files import File, at
 
 _BLANK = re.compile(r"\n(?:[ \t\r]*\n)+")
 _BLANK_BYTES = re.compile(rb"\n(?:[ \t\r]*\n)+")
-REPAIRED = "tags I- that began an entity read as B-"
 Sentence = tuple[list[str], list[str]]  # words and tags
 Rows = list[tuple[int, list[str]]]  # of one sentence: line number and cells
 
@@ -27,7 +22,7 @@ Rows = list[tuple[int, list[str]]]  # of one sentence: line number and cells
 class Conll:
     """A reader of such files; call it with a file and what is wanted.
 
-    word, tag: the columns. sentence: a column with the sentence's number, where no blank lines part
+    word, tag: the columns. sentence: a column with the sentence's number, where no blank lines separate
     them. types: other names of entity types -> ours; "O" drops one. bioes: E- ends and S- is a whole
     entity. bare: "BNEP" stands for "B-NEP". comments: lines from # to the line's end are skipped.
     """
@@ -62,7 +57,7 @@ class Conll:
             return None
         separator = "\t" if "\t" in text[: text.find("\n")] else " "
         inside = f"{separator}I-"
-        known = _tags_of(wanted.labels)
+        known = tags_of(wanted.labels)
         found = []
         for block in _BLANK.split(text.strip("\n")):
             cells = block.replace("\n", separator).split(separator)
@@ -150,48 +145,7 @@ def types_in(file: File, reader: Conll) -> set[str]:
     return {tag[2:] for tag in tags if len(tag) > 2 and tag[1] == "-"}
 
 
-def checked(
-    tags: Sequence[str], types: tuple[str, ...], wanted: Wanted, where: Callable[[int], str]
-) -> list[str]:
-    """IOB2 tags of known types, repaired and counted; an error if `wanted` is strict.
-
-    where: how an error begins, by the number of the tag.
-    """
-    for place, tag in enumerate(tags):
-        if tag not in _tags_of(types):
-            raise ValueError(
-                f"{where(place)}: the tag {tag!r} is not O, or B- or I- with one of {', '.join(types)}."
-            )
-    repaired, count = repair(tags)
-    if count and wanted.iob == "strict":
-        place = next(i for i, (new, old) in enumerate(zip(repaired, tags, strict=True)) if new != old)
-        previous = tags[place - 1] if place else "O"
-        raise ValueError(
-            f"{where(place)}: the tag {tags[place]!r} cannot follow {previous!r}: an entity begins "
-            f'with {repaired[place]}; iob="repair" reads it so.'
-        )
-    wanted.note(REPAIRED, count)
-    return repaired
-
-
-def repair(tags: Sequence[str]) -> tuple[list[str], int]:
-    """The tags with every I- that continues nothing as B-, and how many there were."""
-    repaired, count, previous = [], 0, "O"
-    for tag in tags:
-        if tag[0] == "I" and previous[1:] != tag[1:]:
-            tag = f"B{tag[1:]}"
-            count += 1
-        repaired.append(tag)
-        previous = tag
-    return repaired, count
-
-
 PLAIN = Conll()
-
-
-@lru_cache(maxsize=16)
-def _tags_of(types: tuple[str, ...]) -> frozenset[str]:
-    return frozenset({f"{begin}-{kind}" for kind in types for begin in "BI"} | {"O"})
 
 
 def count_sentences(file: File, wanted: Wanted) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -21,7 +21,7 @@ Fits = Callable[[Sequence[str]], bool]  # whether columns of these names are wha
 
 @dataclass(frozen=True)
 class TableOptions:
-    """How the user says that a file is written; what is None is found.
+    """How a file is written, as the user says; what is None is found out.
 
     separator: comma, tab, semicolon, pipe, or any one character. quotes: whether quotation marks
     enclose cells. header: whether the first line names the columns. names: of the columns in order,
@@ -66,7 +66,7 @@ class Dialect:
 
 
 def find_dialect(text: str, own: str, options: TableOptions, fits: Fits) -> Dialect:
-    """How a text is written. own: the separator that its file's ending stands for."""
+    """How a table is written. text: its beginning, of whole lines; own: its ending's separator."""
     sample = text[:SAMPLE]
     if len(text) > SAMPLE:
         sample = sample[: sample.rfind("\n") + 1] or sample
@@ -99,15 +99,22 @@ class QuotesError(ValueError):
         self.line = line
 
 
-def rows_in(text: str, separator: str, quotes: bool, *, strict: bool = True) -> Iterator[Cells]:
-    """The rows of a text, empty lines left out; a `QuotesError` if quotes are misplaced."""
+def newline_of(quotes: bool) -> str:
+    """How a file with or without quotes is parted into lines: csv knows all ends of a row."""
+    return "" if quotes else "\n"
+
+
+def rows_in(
+    lines: Iterable[str], separator: str, quotes: bool, *, strict: bool = True
+) -> Generator[Cells, None, None]:
+    """The rows of lines, empty ones left out; a `QuotesError` if quotes are misplaced."""
     if not quotes:
-        for number, line in enumerate(text.split("\n"), start=1):
+        for number, line in enumerate(lines, start=1):
             if separator in line or line.strip():
-                yield number, line.split(separator)
+                yield number, line.removesuffix("\n").split(separator)
         return
     with _long_cells():
-        reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=strict)
+        reader = csv.reader(lines, delimiter=separator, strict=strict)
         while True:
             start = reader.line_num + 1
             try:
@@ -134,13 +141,18 @@ def _sampled(sample: str, separator: str, quotes: bool) -> list[list[str]]:
     """The first rows of a sample, as far as they can be read."""
     found = []
     try:
-        for _, row in rows_in(sample, separator, quotes, strict=False):
+        for _, row in _rows(sample, separator, quotes, strict=False):
             found.append(row)
             if len(found) == ROWS:
                 break
     except QuotesError:
         pass
     return found
+
+
+def _rows(sample: str, separator: str, quotes: bool, *, strict: bool = True) -> Iterator[Cells]:
+    lines = io.StringIO(sample, newline=newline_of(quotes))
+    return rows_in(lines, separator, quotes, strict=strict)
 
 
 def _quotes(sample: str, separator: str) -> bool:
@@ -154,7 +166,7 @@ def _quotes(sample: str, separator: str) -> bool:
     if not plain or (even and not doubled and not all(quoted[0])):
         return False
     try:
-        return len({len(row) for _, row in rows_in(sample, separator, True)}) == 1
+        return len({len(row) for _, row in _rows(sample, separator, True)}) == 1
     except QuotesError:
         return False
 
@@ -187,12 +199,13 @@ def _names_numbers(rows: Sequence[Sequence[str]]) -> bool:
         return False
     columns = zip(*(row for row in rows if len(row) == len(rows[0])), strict=True)
     return any(
-        not _is_number(first) and any(rest) and all(_is_number(cell) for cell in rest if cell)
+        not is_number(first) and any(rest) and all(is_number(cell) for cell in rest if cell)
         for first, *rest in columns
     )
 
 
-def _is_number(cell: str) -> bool:
+def is_number(cell: str) -> bool:
+    """Whether it is written as one."""
     try:
         float(cell)
     except ValueError:

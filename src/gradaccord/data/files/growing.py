@@ -60,7 +60,10 @@ class Growing:
 
 def as_bytes(tensor: torch.Tensor) -> memoryview:
     """What lies in a tensor's memory, not copied."""
-    array: Any = tensor.contiguous().view(-1).view(torch.uint8).numpy()
+    flat = tensor.contiguous().view(-1)
+    if flat.stride(0) != 1:  # one number, which is contiguous whatever its stride
+        flat = flat.clone(memory_format=torch.contiguous_format)
+    array: Any = flat.view(torch.uint8).numpy()
     return memoryview(array)
 
 

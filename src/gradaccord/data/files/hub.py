@@ -8,19 +8,25 @@ A folder may hold jsonl, csv or parquet files, or be what `save_to_disk` wrote; 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from gradaccord.core.watch import NOBODY, Watch
 from gradaccord.data.dataset import SPLITS, Dataset, chosen_splits
 from gradaccord.data.examples import EXAMPLES
 from gradaccord.data.files.bad_files import reading, reason
 from gradaccord.data.files.columns import Columns, Reader
-from gradaccord.data.files.layouts import Iob
+from gradaccord.data.files.layouts import Iob, Keep
 from gradaccord.data.files.own_files import dataset_of
-from gradaccord.data.files.tables import Row
+from gradaccord.data.files.tables import Row, Rows
 from gradaccord.data.files.text_files import File
+from gradaccord.data.stored import stored
+
+_BLOCK = 4096  # rows that are objects of Python at once
+MANY = 20_000  # rows from which on a set is kept on disk, if that is asked for
 
 
 def load(
@@ -33,12 +39,15 @@ def load(
     language: str = "",
     iob: Iob = "repair",
     cache: str | Path | None = None,
+    on_disk: bool = False,
+    watch: Watch = NOBODY,
 ) -> Dataset:
     """A data set that `datasets.load_dataset` or `load_from_disk` reads.
 
-    path: a name on the hub, a colon and the configuration behind it if there are several, or a folder.
-    kind: of task; else what the columns look like. columns, labels: as in `data.read`; the names of a
-    ClassLabel column need not be given. splits: of train, dev and test. cache: `datasets`' own folder.
+    path: a name on the hub, followed by `:configuration` if there are several, or a folder.
+    kind: of task; None: found by the columns. columns, labels: as in `data.read`; the names of a
+    ClassLabel column need not be given. splits: some of train, dev, test. cache: of `datasets`.
+    on_disk: examples of a large set are read once, and then mapped from our cache (`data.stored`).
     """
     parts = _open(str(path), cache)
     found = {_split(name): part for name, part in parts.items() if _split(name)}
@@ -51,9 +60,16 @@ def load(
     if not labels:
         reader = replace(reader, labels=_labels(reader, features))
     file = File(Path(str(path)))
-    with reading(file):
-        rows = {split: [(file, _rows(found[split]))] for split in chosen}
-    return dataset_of(str(path), reader, rows, language, iob)
+    rows = {split: [(file, Rows(partial(_rows, found[split]), len(found[split])))] for split in chosen}
+
+    def read(keep: Keep) -> Dataset:
+        with reading(file):
+            return dataset_of(str(path), reader, rows, language, iob, keep=keep, watch=watch)
+
+    if not on_disk or sum(len(found[split]) for split in chosen) < MANY:
+        return read(list)
+    content = {split: found[split]._fingerprint for split in chosen}  # as `datasets` knows it
+    return stored(read, f"{path} {reader} {language} {iob} {content}", str(path), watch)
 
 
 def _open(path: str, cache: str | Path | None) -> Mapping[str, Any]:
@@ -121,15 +137,17 @@ def _labels(reader: Reader, features: Mapping[str, Any]) -> tuple[str, ...]:
     return ()
 
 
-def _rows(part: Any) -> list[Row]:
+def _rows(part: Any, at_row: Callable[[int], None]) -> Iterator[Row]:
     """Rows with class numbers written as names, as files have them; -1, not labelled, stays."""
     named = {c: names for c, feature in part.features.items() if (names := _names(feature))}
-    rows = part.to_list()
-    for row in rows:
-        for column, names in named.items():
-            cell = row[column]
-            if isinstance(cell, list):
-                row[column] = [names[number] for number in cell]
-            elif cell is not None and cell >= 0:
-                row[column] = names[cell]
-    return list(enumerate(rows, start=1))
+    for start in range(0, len(part), _BLOCK):
+        at_row(start)
+        block = part.select(range(start, min(start + _BLOCK, len(part))))
+        for number, row in enumerate(block.to_list(), start=start + 1):
+            for column, names in named.items():
+                cell = row[column]
+                if isinstance(cell, list):
+                    row[column] = [names[number] for number in cell]
+                elif cell is not None and cell >= 0:
+                    row[column] = names[cell]
+            yield number, row

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from gradaccord.data.files.dialect import is_number
 from gradaccord.data.files.text_files import File, at
 
 
@@ -26,7 +27,7 @@ class Classes:
         self.names = tuple(names)
         self.numbers: dict[str, int] = {}
         self._spelled = () if by_number else tuple(spellings or ())
-        self._numbered = not by_number or any(map(_is_number, self.names))
+        self._numbered = not by_number or any(map(is_number, self.names))
         for number, name in enumerate(self.names):
             written = name if self._numbered else str(number)
             for spelling in (written, f"{written}.0", name):
@@ -46,14 +47,6 @@ class Classes:
             raise ValueError(
                 f"{at(file, line)}: the label {written!r} is not one of {known}."
             ) from None
-
-
-def _is_number(name: str) -> bool:
-    try:
-        float(name)
-    except ValueError:
-        return False
-    return True
 
 
 def value(label: object, file: File | str, line: int) -> float:

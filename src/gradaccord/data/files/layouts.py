@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from array import array
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
+
+import torch
 
 from gradaccord.data.dataset import ORDER, SPLITS
 from gradaccord.data.files.bad_files import reading
@@ -32,6 +36,8 @@ class Wanted:
             self.notes[f"{self.split}: {what}"] += times
 
 
+# What becomes of the examples of a split as they are read: a list, or a place on disk (`data.stored`).
+Keep = Callable[[Iterable[Any]], Sequence[Any]]
 Read = Callable[[File, Wanted], list[Any]]
 Count = Callable[[File, Wanted], int]
 
@@ -77,20 +83,37 @@ class Layout:
         return languages, splits
 
 
-def with_own_ids(examples: list[Any]) -> list[Any]:
-    """The examples of a split with no id twice: a second "12" becomes "12#2".
+def with_own_ids(examples: Iterable[Any], keep: Keep = list) -> Sequence[Any]:
+    """The examples of a split, kept, with no id twice: a second "12" becomes "12#2".
 
-    TyDiQA's train files number anew in each shard, DUC repeats documents; predictions go by id.
+    TyDiQA's train files restart their numbers in each shard, DUC repeats documents; predictions go by
+    id. Only an id's hash is remembered, 8 bytes.
     """
-    if len({example.id for example in examples}) == len(examples):
-        return examples
-    seen: Counter[str] = Counter()
-    named = []
-    for example in examples:
-        seen[example.id] += 1
-        times = seen[example.id]
-        named.append(example if times == 1 else replace(example, id=f"{example.id}#{times}"))
-    return named
+    hashes = array("q")
+
+    def noted() -> Iterator[Any]:
+        for example in examples:
+            hashes.append(hash(example.id))
+            yield example
+
+    kept = keep(noted())
+    ordered = torch.frombuffer(hashes, dtype=torch.int64).sort().values if hashes else torch.empty(0)
+    twice = array("q", dict.fromkeys(ordered[1:][ordered[1:] == ordered[:-1]].tolist()))
+    if not twice:
+        return kept
+    times = array("q", bytes(8 * len(twice)))
+
+    def named() -> Iterator[Any]:
+        for example in kept:
+            known = hash(example.id)
+            place = bisect_left(twice, known)
+            if place < len(twice) and twice[place] == known:
+                times[place] += 1
+                if times[place] > 1:
+                    example = replace(example, id=f"{example.id}#{times[place]}")
+            yield example
+
+    return keep(named())
 
 
 @dataclass(frozen=True)
@@ -100,7 +123,7 @@ class Source:
     layout: Layout
     files: tuple[File, ...]
 
-    def read(self, wanted: Wanted) -> list[Any]:
+    def read(self, wanted: Wanted) -> Sequence[Any]:
         """All examples."""
         found: list[Any] = []
         for file in self.files:

@@ -7,11 +7,13 @@ read("tagging", {"train": "train.conll"}, labels=["PER", "LOC"])
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from gradaccord.core.watch import NOBODY, Watch
 from gradaccord.data.dataset import ORDER, SPLITS, Dataset
 from gradaccord.data.examples import Example, Line, Question, Tagged, Text
 from gradaccord.data.files import squad
@@ -19,13 +21,13 @@ from gradaccord.data.files.bad_files import reading
 from gradaccord.data.files.columns import Columns, Reader, cell_of, has
 from gradaccord.data.files.conll import Conll, types_in
 from gradaccord.data.files.dialect import UNREAD, Dialect, Fits, TableOptions
-from gradaccord.data.files.layouts import Iob, Read, Wanted, with_own_ids
-from gradaccord.data.files.tables import Row, format_of, rows_of
+from gradaccord.data.files.layouts import Iob, Keep, Read, Wanted, with_own_ids
+from gradaccord.data.files.tables import AtByte, Rows, format_of, rows_of
 from gradaccord.data.files.text_files import File, at
 from gradaccord.data.files.which_kind import kind_of_rows
 
 Files = Mapping[str, str | Path | Sequence[str | Path]]
-FileRows = tuple[File, Sequence[Row]]
+FileRows = tuple[File, Rows]
 
 DIGITS = 18  # of labels that are sorted as numbers
 
@@ -44,17 +46,19 @@ def read(
     quotes: bool | None = None,
     encoding: str = "utf-8",
     iob: Iob = "strict",
+    keep: Keep = list,
+    watch: Watch = NOBODY,
 ) -> Dataset:
-    """A data set out of files, plain or packed (gz, bz2, zst).
+    """A data set from files, plain or packed (gz, bz2, zst).
 
     kind: of task; None: found by columns and labels (`files/which_kind.py`). files: one or several for
     each split (train, dev, test). columns: field -> column, for fields whose column has no usual name
     (`files/columns.py`), or the names of all columns in order; CoNLL: "words" and "tags" by number,
-    from 0. labels: classes in the order of their numbers, or entity types, or a mapping of what the
-    files write to the classes; without it all that occur, sorted. format: instead of the files'
+    from 0. labels: classes in the order of their numbers, or entity types, or a mapping from what the
+    files write to the classes; by default all that occur, sorted. format: instead of the files'
     endings. header, separator, quotes: of csv and tsv (`TableOptions`), found where they are None;
     without a header and names the columns are "0", "1" and so on. iob: "repair" reads an I- tag that
-    continues nothing as B-.
+    continues nothing as B-. keep: how a split's examples, which come one by one, are kept.
     """
     if not files:
         raise ValueError("`files` is empty: give at least one, such as {'train': 'train.jsonl'}.")
@@ -67,9 +71,10 @@ def read(
         kind = _found_kind(next(iter(by_split.values()))[0], columns, options)
     reader = reader_for(kind, columns, labels)
     formats = {file: format_of(file, format) for several in by_split.values() for file in several}
-    splits: dict[str, list[Any]] = {}
+    splits: dict[str, Iterable[Any]] = {}
     wanted = {split: Wanted(split, language, reader.labels, iob) for split in by_split}
-    if reader.fields is Tagged and set(formats.values()) <= {"conll", "text"}:
+    whole = {*formats.values()} <= {*reader.fields.whole_files}
+    if reader.fields is Tagged and whole:
         comments = any(file.name.endswith(".iob2") for file in formats)
         conll = _conll(reader.columns, encoding, comments)
         types = reader.labels or tuple(sorted(_types(formats, conll)))
@@ -77,7 +82,7 @@ def read(
         for split, several in by_split.items():
             wanted[split] = replace(wanted[split], labels=types)
             splits[split] = _each(several, conll, wanted[split])
-    elif reader.fields is Question and set(formats.values()) == {"json"} and not columns:
+    elif reader.fields is Question and whole and not columns:
         for split, several in by_split.items():
             splits[split] = _each(several, squad.read, wanted[split])
     else:
@@ -90,8 +95,9 @@ def read(
                 if dialect is not None:
                     found.setdefault(_described(reader, dialect, split), []).append(file.path.name)
         how = tuple(f"{', '.join(own)}: {written}." for written, own in found.items())
-        return replace(dataset_of(name, reader, rows, language, iob), read_as=how)
-    return _dataset(name, reader, splits, wanted.values(), language)
+        found_set = dataset_of(name, reader, rows, language, iob, keep=keep, watch=watch)
+        return replace(found_set, read_as=how)
+    return _dataset(name, reader, splits, wanted.values(), language, keep)
 
 
 def _found_kind(file: File, columns: Columns | Sequence[str] | None, options: TableOptions) -> str:
@@ -127,7 +133,7 @@ def reader_for(
 
 def table_of(
     file: File, shape: type[Example], options: TableOptions, fits: Fits
-) -> tuple[Sequence[Row], Dialect | None]:
+) -> tuple[Rows, Dialect | None]:
     """The rows of a file of such examples, and how it was found to be written."""
     format = format_of(file, options.format)
     if format == "text" and shape is not Line:
@@ -149,35 +155,70 @@ def _described(reader: Reader, dialect: Dialect, split: str) -> str:
 
 
 def dataset_of(
-    name: str, reader: Reader, rows: Mapping[str, Sequence[FileRows]], language: str, iob: Iob
+    name: str,
+    reader: Reader,
+    rows: Mapping[str, Sequence[FileRows]],
+    language: str,
+    iob: Iob,
+    *,
+    keep: Keep = list,
+    watch: Watch = NOBODY,
 ) -> Dataset:
-    """A data set out of rows: the files of each split, and the rows of each file."""
+    """A data set from rows: the files of each split, and the rows of each file.
+
+    Files are read twice, the first time for their classes, unless a mapping says how these are written;
+    they are never held in memory.
+    """
     parts = [(split, file, found) for split, files in rows.items() for file, found in files]
-    reader = with_labels(reader, parts)
+    reader = with_labels(reader, parts, watch)
     wanted = {split: Wanted(split, language, reader.labels, iob) for split in rows}
-    splits: dict[str, list[Any]] = {split: [] for split in rows}
-    for split, file, found in parts:
-        with reading(file):
-            splits[split] += reader.examples(found, file, wanted[split])
-    return _dataset(name, reader, splits, wanted.values(), language)
+    splits = {
+        split: chain.from_iterable(
+            reader.each(found, file, wanted[split], _bytes_of("reading", file, found, watch))
+            for file, found in files
+        )
+        for split, files in rows.items()
+    }
+    return _dataset(name, reader, splits, wanted.values(), language, keep)
+
+
+def _bytes_of(what: str, file: File, rows: Rows, watch: Watch) -> AtByte:
+    """Who is told how much of a file was read."""
+    return lambda place: watch.at(f"{what} {file.name}", place, rows.size)
 
 
 def _dataset(
     name: str,
     reader: Reader,
-    splits: Mapping[str, list[Any]],
+    splits: Mapping[str, Iterable[Any]],
     wanted: Iterable[Wanted],
     language: str,
+    keep: Keep,
 ) -> Dataset:
-    splits = {split: with_own_ids(splits[split]) for split in ORDER if split in splits}
-    options = reader.fields.task_options([example for part in splits.values() for example in part])
+    filled: set[str] = set()
+    kept = {
+        split: with_own_ids(_noted(splits[split], reader.fields.tells, filled), keep)
+        for split in ORDER
+        if split in splits
+    }
+    options = reader.fields.task_options(filled)
     notes = {what: times for each in wanted for what, times in each.notes.items()}
     return Dataset(
-        name, reader.kind, splits, reader.labels, language, options, notes, written=reader.written
+        name, reader.kind, kept, reader.labels, language, options, notes, written=reader.written
     )
 
 
-def with_labels(reader: Reader, parts: Iterable[tuple[str, File, Sequence[Row]]]) -> Reader:
+def _noted(examples: Iterable[Any], fields: Sequence[str], filled: set[str]) -> Iterator[Any]:
+    """The examples; on the way those of the fields that one of them has are noted."""
+    for example in examples:
+        if len(filled) < len(fields):
+            filled.update(field for field in fields if getattr(example, field) is not None)
+        yield example
+
+
+def with_labels(
+    reader: Reader, parts: Iterable[tuple[str, File, Rows]], watch: Watch = NOBODY
+) -> Reader:
     """The reader with the classes or entity types that occur, where none were given.
 
     Where names were given, and the rows number the classes from 1 to as many, they are written so.
@@ -188,7 +229,8 @@ def with_labels(reader: Reader, parts: Iterable[tuple[str, File, Sequence[Row]]]
     found: set[str] = set()
     for split, file, rows in parts:
         with reading(file):
-            found |= _labels(reader, split, file, rows, field)
+            at_byte = _bytes_of("looking for classes in", file, rows, watch)
+            found |= _labels(reader, split, file, rows, field, at_byte)
     if reader.labels:
         from_one = {str(i): label for i, label in enumerate(reader.labels, start=1)}
         ends = {"1", str(len(reader.labels))}
@@ -198,15 +240,18 @@ def with_labels(reader: Reader, parts: Iterable[tuple[str, File, Sequence[Row]]]
     return replace(reader, labels=tuple(sorted(found, key=int if numbers else None)))
 
 
-def _labels(reader: Reader, split: str, file: File, rows: Sequence[Row], field: str) -> set[str]:
+def _labels(
+    reader: Reader, split: str, file: File, rows: Rows, field: str, at_byte: AtByte
+) -> set[str]:
     """The classes or entity types of one file."""
-    columns = reader.places([*rows[0][1]], at(file, 1), split).get(field) if rows else None
+    columns = reader.places(rows.names, at(file, 1), split).get(field) if rows.first else None
     if columns is None:
         return set()
-    cells = (cell_of(row, columns, at(file, line)) for line, row in rows)
-    if reader.answer == "class":
-        return {_written(cell) for cell in cells if cell not in (None, "", -1)}
-    return {t.partition("-")[2] for tags in cells for t in _tags(tags) if t != "O"}
+    with rows.each(at_byte) as each:
+        cells = (cell_of(row, columns, file, line) for line, row in each)
+        if reader.answer == "class":
+            return {_written(cell) for cell in cells if cell not in (None, "", -1)}
+        return {t.partition("-")[2] for tags in cells for t in _tags(tags) if t != "O"}
 
 
 def _each(files: Sequence[File], read: Read, wanted: Wanted) -> list[Any]:

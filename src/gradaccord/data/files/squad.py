@@ -57,19 +57,9 @@ def _questions(file: File, wanted: Wanted) -> Iterator[tuple[str, Question]]:
                     wanted.note("questions without a label (their answer is an empty text)")
                     answers, texts = [], ()
                 starts = tuple(_member(a, "answer_start", int, file, where) for a in answers)
-                for text, start in zip(texts, starts, strict=True):
-                    check_answer(context, text, start, file, id)
-                yield id, Question(question, context, texts, starts, wanted.language, id)
-
-
-def check_answer(context: str, text: str, start: int, file: File | str, id: str) -> None:
-    """An answer must stand in its context where the file says."""
-    if not text or context[start : start + len(text)] != text:
-        there = context[max(start, 0) : max(start, 0) + len(text)]
-        raise ValueError(
-            f"{file}, question {id!r}: the answer {text[:60]!r} is not at character {start} of the "
-            f"context, where {there[:60]!r} is."
-        )
+                found = Question(question, context, texts, starts, wanted.language, id)
+                found.check_answers(file)
+                yield id, found
 
 
 def _member(value: Any, name: str, kind: type[T], file: File, where: str) -> T:

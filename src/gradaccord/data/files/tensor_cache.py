@@ -77,7 +77,7 @@ def require_safetensors() -> None:
         import safetensors  # noqa: F401
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            "Decoded images are kept with the package safetensors: pip install safetensors.",
+            "The cache needs the package safetensors: pip install safetensors.",
             name="safetensors",
         ) from error
 

@@ -1,20 +1,22 @@
-"""Text files wherever they lie: plain, packed, or in a zip archive; and the faults found in them."""
+"""Text files: plain, compressed, or in a zip archive; and the faults found in them."""
 
 from __future__ import annotations
 
 import bz2
 import codecs
 import gzip
+import io
 import json
 import os
 import posixpath
 import re
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import IO, Any
 
 from gradaccord.data.files.bad_files import reading
 
@@ -24,6 +26,7 @@ TYPES: dict[type, str] = {
 # The first bytes of an archive show what is in it: one of images is left to the readers of images.
 _IMAGE = re.compile(rb"\.(?:png|jpe?g|bmp|gif|ppm|tiff?|webp)", re.IGNORECASE)
 _PEEK = 4096
+_EVERY = 4096  # lines between two words about how far a file was read
 _PACKED = (".gz", ".bz2", ".zst", ".zstd")  # endings that tell nothing of the format
 
 
@@ -68,17 +71,11 @@ class File:
 
     def content(self) -> bytes:
         """All bytes, unpacked. An empty file is an error."""
-        with reading(self):
-            raw = _unpacked(self._packed())
+        with reading(self), self.opened() as (stream, _):
+            raw = stream.read()
         if not raw.strip():
             raise ValueError(_empty(self))
         return raw
-
-    def _packed(self) -> bytes:
-        if not self.member:
-            return self.path.read_bytes()
-        with zipfile.ZipFile(self.path) as archive:
-            return archive.read(self.member)
 
     def text(self, encoding: str = "utf-8") -> str:
         """The content as text, every line ended by a bare newline; a byte-order mark is dropped."""
@@ -102,6 +99,69 @@ class File:
             raise ValueError(_empty(self))
         return text
 
+    def each_line(
+        self,
+        encoding: str = "utf-8",
+        newline: str = "\n",
+        at_byte: Callable[[int], None] = lambda place: None,
+    ) -> Generator[str, None, None]:
+        """The lines of `text` one by one, with their ends: memory is that of a line.
+
+        newline: "" also parts them at a bare carriage return. at_byte: is told now and then how much of
+        the file, packed as it may be, was read.
+        """
+        blank = True
+        with reading(self), self.opened() as (stream, place):
+            if encoding == "utf-8" and self._begins_as_utf_16():
+                encoding = "utf-16"
+            try:
+                with io.TextIOWrapper(stream, encoding, newline=newline) as lines:
+                    for number, line in enumerate(lines):
+                        if not number:
+                            line = line.removeprefix("\ufeff")
+                        if number % _EVERY == 0:
+                            at_byte(place())
+                        blank = blank and not line.strip()
+                        yield f"{line[:-2]}\n" if line.endswith("\r\n") else line
+            except (UnicodeError, LookupError):
+                self.text(encoding)  # which says where
+                raise
+        if blank:
+            raise ValueError(_empty(self))
+
+    def beginning(self, least: int, encoding: str = "utf-8") -> str:
+        """The first lines, of so many characters together if there are as many."""
+        found, length = [], 0
+        with closing(self.each_line(encoding)) as lines:
+            for line in lines:
+                found.append(line)
+                length += len(line)
+                if length > least:
+                    break
+        return "".join(found)
+
+    @property
+    def size(self) -> int:
+        """Bytes, packed as they are."""
+        if not self.member:
+            return self.path.stat().st_size
+        with zipfile.ZipFile(self.path) as archive:
+            return archive.getinfo(self.member).file_size
+
+    @contextmanager
+    def opened(self) -> Iterator[tuple[IO[bytes], Callable[[], int]]]:
+        """The unpacked bytes as a stream, and how much of the file was read."""
+        if self.member:
+            with zipfile.ZipFile(self.path) as archive, archive.open(self.member) as raw:
+                yield _unpacking(raw), raw.tell
+        else:
+            with self.path.open("rb") as raw:
+                yield _unpacking(raw), raw.tell
+
+    def _begins_as_utf_16(self) -> bool:
+        with self.opened() as (stream, _):
+            return stream.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
     def lines(self, encoding: str = "utf-8") -> list[str]:
         """The lines without their ends. (`splitlines` would also part them at U+2028 and the like.)"""
         lines = self.text(encoding).split("\n")
@@ -113,24 +173,31 @@ class File:
         """The content as one JSON value."""
         return parsed(self.text(), self)
 
-    def json_lines(self) -> Iterator[tuple[int, dict[str, Any]]]:
+    def json_lines(
+        self, at_byte: Callable[[int], None] = lambda place: None
+    ) -> Generator[tuple[int, dict[str, Any]], None, None]:
         """Each line's number and the JSON object that stands there; blank lines are skipped."""
-        for number, line in enumerate(self.lines(), start=1):
-            if not line.strip():
-                continue
-            row = parsed(line, self, number)
-            if not isinstance(row, dict):
-                raise ValueError(f"{at(self, number)}: not a JSON object but {line[:40]!r}.")
-            yield number, row
+        with closing(self.each_line(at_byte=at_byte)) as lines:
+            for number, line in enumerate(lines, start=1):
+                if not line.strip():
+                    continue
+                row = parsed(line.rstrip("\n"), self, number)
+                if not isinstance(row, dict):
+                    shown = line.rstrip("\n")[:40]
+                    raise ValueError(f"{at(self, number)}: not a JSON object but {shown!r}.")
+                yield number, row
 
 
-def _unpacked(raw: bytes) -> bytes:
+def _unpacking(raw: IO[bytes]) -> IO[bytes]:
     """What gzip, bzip2 or Zstandard packed, known by its first bytes; else the bytes as they are."""
-    if raw[:2] == b"\x1f\x8b":
-        return gzip.decompress(raw)
-    if raw[:3] == b"BZh" and raw[4:10] == b"1AY&SY":
-        return bz2.decompress(raw)
-    if raw[:4] == b"\x28\xb5\x2f\xfd":
+    head = raw.read(10)
+    raw.seek(0)
+    packed: Any = raw
+    if head[:2] == b"\x1f\x8b":
+        packed = gzip.GzipFile(fileobj=raw)
+    elif head[:3] == b"BZh" and head[4:10] == b"1AY&SY":
+        packed = bz2.BZ2File(raw)
+    elif head[:4] == b"\x28\xb5\x2f\xfd":
         try:
             import pyarrow
         except ModuleNotFoundError as error:
@@ -138,9 +205,9 @@ def _unpacked(raw: bytes) -> bytes:
                 'Zstandard files need the package pyarrow: pip install "gradaccord[train]".',
                 name="pyarrow",
             ) from error
-        with pyarrow.input_stream(pyarrow.py_buffer(raw), compression="zstd") as stream:
-            return bytes(stream.read())
-    return raw
+        packed = io.BufferedReader(pyarrow.input_stream(raw, compression="zstd"))
+    unpacked: IO[bytes] = packed
+    return unpacked
 
 
 def _empty(file: File) -> str:

@@ -113,7 +113,7 @@ def _python(content: bytes, label: bytes) -> Labelled:
 def _binary(content: bytes, classes: int) -> Labelled:
     head = 1 if classes == 10 else 2  # of the hundred: coarse label, then fine
     if not content or len(content) % (head + SIZE):
-        raise ValueError(f"{len(content)} bytes are no multiple of {head + SIZE}: fetch it again.")
+        raise ValueError(f"{len(content)} bytes are not a multiple of {head + SIZE}: fetch it again.")
     rows = torch.frombuffer(bytearray(content), dtype=torch.uint8).view(-1, head + SIZE)
     return rows[:, head:].reshape(-1, 3, 32, 32).contiguous(), rows[:, head - 1].long()
 

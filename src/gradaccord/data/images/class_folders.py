@@ -13,6 +13,7 @@ import warnings
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -55,7 +56,7 @@ class ImageClasses:
         return torch.bincount(self.labels, minlength=len(self))
 
     def part(self, classes: Iterable[int]) -> ImageClasses:
-        """Some of the classes, numbered anew in the order given."""
+        """Some of the classes, renumbered in the order given."""
         chosen = [int(c) for c in classes]
         for c in chosen:
             if not 0 <= c < len(self):
@@ -98,7 +99,7 @@ def read_classes(
     source: a folder, a zip file, or several of them. class_of: class name of an image by its path
     inside the source, None to leave it out; images from several places may share a class. size:
     height and width in pixels that every image is resized to (antialiased); without it all must be of
-    one size. grey: one channel instead of three (as where no image has any colour).
+    one size. grey: one channel instead of three (as always if no image has any colour).
     invert: 255 - x, for dark ink on white paper. keep: in the cache (see `files/tensor_cache.py`).
     """
     sources = [Path(s) for s in ([source] if isinstance(source, str | Path) else source)]
@@ -140,6 +141,28 @@ def _files(source: Path) -> Iterator[Opened]:
             yield f"{inside} in {source}", inside, partial(archive.read, entry), entry.file_size
 
 
+def image_sizes(source: Path) -> set[tuple[int, int]]:
+    """Every width and height that occurs in a folder or zip file; the images are not decoded."""
+    image_module = require_pillow()
+    found = set()
+    with _only_honest_sizes():
+        for shown, _, content, _ in _files(source):
+            with (
+                reading(f"Image {shown}", "repair or remove it"),
+                image_module.open(io.BytesIO(content())) as picture,
+            ):
+                found.add(picture.size)
+    return found
+
+
+@contextmanager
+def _only_honest_sizes() -> Iterator[None]:
+    """A picture of more pixels than Pillow takes for honest is refused."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", require_pillow().DecompressionBombWarning)
+        yield
+
+
 def _decode_all(
     sources: Sequence[Path],
     class_of: Callable[[PurePosixPath], str | None],
@@ -161,9 +184,7 @@ def _decode_all(
             "<class>/<image>.png or .jpg."
         )
     decode = partial(_decode, size=size, grey=grey)
-    with warnings.catch_warnings():
-        # A picture of more pixels than Pillow takes for honest is refused.
-        warnings.simplefilter("error", require_pillow().DecompressionBombWarning)
+    with _only_honest_sizes():
         if sum(file[3] for file in files) / len(files) > WORTH_THREADS:
             with ThreadPoolExecutor(THREADS) as pool:
                 decoded = list(pool.map(decode, files))

@@ -1,4 +1,4 @@
-"""Few-shot image sets by name or folder: classes to train with, to choose by, and to test on.
+"""Few-shot image sets by name or folder: classes for training, validation and test.
 
 birds = load("cub200", folder="data")               # data/cub200/cub200_84x84.zip
 own = load("photos.zip", size=84)                   # train/, val/, test/, or class folders alone
@@ -8,36 +8,20 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 import torch
 
-from gradaccord.data.images.class_folders import ImageClasses, read_classes
+from gradaccord.data.images import glyphs, omniglot
+from gradaccord.data.images.class_folders import ImageClasses, image_sizes, read_classes
+from gradaccord.data.images.class_parts import ClassSplits, divide
 from gradaccord.data.images.idx import read_idx_splits
 
 NAMES = ("glyphs", "omniglot", "cub200", "tiny_imagenet_fewshot", "fashion_mnist")
 PARTS = {"train": "train", "val": "validation", "valid": "validation", "validation": "validation",
          "test": "test"}  # fmt: skip
-SHARES = (0.64, 0.16, 0.20)  # of classes without a split of their own: miniImageNet's proportions
-
-
-@dataclass(frozen=True)
-class ClassSplits:
-    """Three sets of classes, no class in two of them (unless `note` says otherwise)."""
-
-    name: str
-    train: ImageClasses
-    validation: ImageClasses
-    test: ImageClasses
-    note: str = ""
-
-    def __str__(self) -> str:
-        channels, height, width = self.train.images.shape[1:]
-        kind = "grey" if channels == 1 else "colour"
-        counts = " / ".join(str(len(part)) for part in (self.train, self.validation, self.test))
-        text = f"{self.name}: {counts} classes to train / validate / test, {height}x{width} {kind}"
-        return f"{text} ({self.note})" if self.note else text
+SMALLEST, LARGEST = 16, 84  # sides in pixels that images of any shape are resized to
 
 
 def load(
@@ -55,15 +39,11 @@ def load(
     ways: classes that each part of your own images must have.
     """
     if str(name) == "glyphs":
-        from gradaccord.data.images import glyphs
-
         return glyphs.load(size=size or 28)
     if str(name) not in NAMES:
         return from_folder(_found(Path(name), folder), size=size, grey=grey, ways=ways)
     place = data_folder(str(name), folder)
     if str(name) == "omniglot":
-        from gradaccord.data.images import omniglot
-
         return omniglot.load(place, size=size or 28)
     if str(name) == "cub200":
         return cub200(place, size=size, grey=grey)
@@ -72,12 +52,26 @@ def load(
     return from_folder(only_zip(place), size=size, grey=grey, name=str(name))
 
 
+def common_side(name: str | Path, folder: str | Path | None = None) -> int | None:
+    """The `size` that your own images need; None for a named set, or small squares of one size.
+
+    The shortest side of all, but at most `LARGEST`, at which few-shot networks are published.
+    """
+    if str(name) in NAMES:
+        return None
+    sizes = image_sizes(_found(Path(name), folder))
+    shortest = min((min(size) for size in sizes), default=0)
+    if len(sizes) < 2 and sizes <= {(shortest, shortest)} and shortest <= LARGEST:
+        return None
+    return max(SMALLEST, min(shortest, LARGEST))
+
+
 def data_folder(name: str, folder: str | Path | None = None) -> Path:
-    """The folder of a named set: `folder`/name, or `folder` itself if it is called so."""
+    """The folder of a named set: `folder`/name, or `folder` itself if it has that name."""
     root = folder or os.environ.get("GRADACCORD_DATA")
     if root is None:
         raise ValueError(
-            f"The set {name!r} is on your disk, but where? Give --data-dir (in Python: folder=...) or "
+            f"The folder of the set {name!r} is not known: give --data-dir (in Python: folder=...) or "
             "set GRADACCORD_DATA to the folder that holds it; --data glyphs needs none."
         )
     for place in (Path(root) / name, Path(root)):
@@ -93,7 +87,7 @@ def _found(path: Path, folder: str | Path | None) -> Path:
         if place.exists():
             return place
     raise FileNotFoundError(
-        f"{path} is no folder or zip file of images, and no set by name: those are {', '.join(NAMES)}."
+        f"{path} is neither a folder or zip file of images nor one of the sets {', '.join(NAMES)}."
     )
 
 
@@ -141,13 +135,12 @@ def from_folder(
     size: int | None = None,
     grey: bool = False,
     name: str | None = None,
-    seed: int = 0,
     ways: int = 0,
 ) -> ClassSplits:
     """A folder or zip of `train/`, `val/`, `test/` with class folders, or of class folders alone.
 
-    Classes without such a split, or that occur in two parts of it, are divided 64 / 16 / 20 % at random
-    (seed); where they are few, so that each part has at least `ways`.
+    Classes without such a split, or that occur in two parts of it, are divided 64 / 16 / 20 % at
+    random; where they are few, so that each part has at least `ways`.
     """
     name = name or path.stem
     classes = read_classes(path, class_of=part_and_class, size=size, grey=grey)
@@ -163,43 +156,7 @@ def from_folder(
                 f"classes: use --ways {len(fewest)}, or give more classes."
             )
         return ClassSplits(name, train, validation, test)
-    return divide(name, _merged(classes, own), seed=seed, least=ways)
-
-
-def divide(
-    name: str,
-    classes: ImageClasses,
-    shares: tuple[float, float, float] = SHARES,
-    *,
-    rotations: bool = False,
-    seed: int = 0,
-    least: int = 0,
-) -> ClassSplits:
-    """Divide classes at random.
-
-    shares: to train, validate and test. rotations: of train classes. least: classes of each part.
-    """
-    count = len(classes)
-    if count < 3 * least:
-        fitting = f"use --ways {count // 3}, or give {3 * least}" if count >= 6 else "give at least 6"
-        raise ValueError(
-            f"`ways` is {least}, but {name} has only {count} classes for training, validation and test "
-            f"together: {fitting} classes."
-        )
-    order = shuffled(count, seed)
-    first = round(shares[0] * count)
-    second = min(first + round(shares[1] * count), count - least)
-    first = min(first, second - least)
-    parts = (sorted(order[:first]), sorted(order[first:second]), sorted(order[second:]))
-    train, validation, test = (classes.part(part) for part in parts)
-    return ClassSplits(name, train.with_rotations() if rotations else train, validation, test)
-
-
-def shuffled(count: int, seed: int) -> list[int]:
-    """The numbers below `count` in random order."""
-    generator = torch.Generator().manual_seed(seed)
-    order: list[int] = torch.randperm(count, generator=generator, device="cpu").tolist()
-    return order
+    return divide(name, _merged(classes, own), least=ways)
 
 
 def part_and_class(path: PurePosixPath) -> str | None:

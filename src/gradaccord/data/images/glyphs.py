@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from gradaccord.data.files.tensor_cache import Kept, cached
 from gradaccord.data.images.class_folders import ImageClasses, require_pillow
-from gradaccord.data.images.class_splits import ClassSplits, divide
+from gradaccord.data.images.class_parts import ClassSplits, divide
 
 if TYPE_CHECKING:
     from PIL.ImageFont import FreeTypeFont

@@ -26,6 +26,11 @@ class Picture(NamedTuple):
         return self.image.numpy().tobytes()
 
     @property
+    def group_key(self) -> None:
+        """None: each is scored on its own."""
+        return None
+
+    @property
     def labelled(self) -> bool:
         """Whether its class is known."""
         return self.label is not None
@@ -61,7 +66,7 @@ class Images(Sequence[Picture]):
         images = [picture.image for picture in pictures]
         sizes = {tuple(image.shape) for image in images}
         if len(sizes) != 1:
-            raise ValueError(f"The images have {len(sizes)} different sizes: give some, of one size.")
+            raise ValueError(f"The images have {len(sizes)} different sizes: give images of one size.")
         return cls(torch.stack(images), torch.tensor(labels, device="cpu"))
 
     def __len__(self) -> int:

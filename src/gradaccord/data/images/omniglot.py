@@ -13,7 +13,7 @@ from __future__ import annotations
 from pathlib import Path, PurePosixPath
 
 from gradaccord.data.images.class_folders import ImageClasses, read_classes
-from gradaccord.data.images.class_splits import ClassSplits, shuffled
+from gradaccord.data.images.class_parts import ClassSplits, shuffled
 
 FILES = ("images_background", "images_evaluation")
 TRAIN = 1200  # classes, with those of the validation set

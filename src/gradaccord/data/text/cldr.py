@@ -1,4 +1,4 @@
-"""The `cldr` problem: say what kind of thing a name names, in many languages, with no download.
+"""The `cldr` problem: tell what kind of thing a name stands for, in many languages, with no download.
 
 The names are those of the Unicode CLDR inside the PyPI package Babel. A task is a language, a class
 is a kind of name (territory, city, language, currency, unit), and the split is by concept: what a
@@ -58,7 +58,7 @@ class Name:
 
 
 def dataset(language: str) -> Dataset:
-    """What kind of thing a name names, in one language.
+    """What kind of thing a name stands for, in one language.
 
     A dev or test name's concept is in no language's train split, nor is a dev or test name of any of
     the twelve languages of the demo or of this one.
@@ -115,7 +115,7 @@ def names(language: str) -> tuple[Name, ...]:
     """Every name that CLDR has in a language, by its code ("sw"), sorted by concept.
 
     Left out: names that are the same in English (not translated), that name things of two kinds
-    (a city and its state: no answer is right), and that say nothing twice (the second time).
+    (a city and its state: no answer is right), and repeated names (the second time).
     """
     found = list(_read(language))
     untranslated = _english_forms() if language != "en" else frozenset()

@@ -1,4 +1,4 @@
-"""Published sets in JSON lines, one example to a line, read by their columns like anyone's own."""
+"""Published sets in JSON lines, one example per line, read by their columns like your own files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gradaccord.data.files.text_files import File
 class JsonLines:
     """A reader of such files; call it with a file and what is wanted.
 
-    columns: of the fields of `kind` that are not called by a usual name (`files/columns.py`).
+    columns: of the fields of `kind` whose column has no usual name (`files/columns.py`).
     """
 
     kind: str

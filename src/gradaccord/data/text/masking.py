@@ -40,7 +40,8 @@ class Mask:
     """From token ids to what the model sees, and to which of them are to be predicted.
 
     A share of the tokens that are not special is chosen; 80 % of them become the mask token, 10 % a
-    random token, 10 % stay (Devlin et al. 2019).
+    random token, 10 % stay (Devlin et al. 2019). Where it is known which tokens begin a word, words are
+    chosen whole; what becomes of each token is drawn separately, as in BERT.
 
     generator: draws from it; None: from torch's global one, as dropout does.
     """
@@ -53,12 +54,20 @@ class Mask:
         self.ordinary = every[~torch.isin(every, self.special)]
         self.generator = generator
 
-    def __call__(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """What is seen, and what is chosen, both of the shape of `ids`."""
+    def __call__(
+        self, ids: torch.Tensor, begins: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """What is seen, and what is chosen, both of the shape of `ids`.
+
+        begins: whether each token begins a word, or stands for itself; None: all do.
+        """
         device, generator = ids.device, self.generator
         special, ordinary = self.special.to(device), self.ordinary.to(device)
         choice, fate = torch.rand((2, *ids.shape), generator=generator, device=device)
         place = torch.randint(len(ordinary), tuple(ids.shape), generator=generator, device=device)
+        if begins is not None:  # every token has the draw of the word's first
+            place_of = torch.arange(ids.shape[-1], device=device).expand_as(ids)
+            choice = choice.gather(-1, torch.where(begins, place_of, 0).cummax(-1).values)
         chosen = (choice < self.share) & ~torch.isin(ids, special)
         seen = torch.where(fate < MASKED + RANDOM, ordinary[place], ids)
         seen = torch.where(fate < MASKED, self.mask, seen)

@@ -1,4 +1,4 @@
-"""The JSON lines of MRQA 2019 (Fisch et al. 2019): a context with its questions to a line."""
+"""The JSON lines of MRQA 2019 (Fisch et al. 2019): one context with its questions per line."""
 
 from __future__ import annotations
 

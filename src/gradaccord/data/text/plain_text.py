@@ -1,4 +1,4 @@
-"""Plain sentences in many languages, to model as they are: NTREX-128, Common Voice."""
+"""Plain sentences in many languages, for language modelling: NTREX-128, Common Voice."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class Examples:
         return support.argsort(1), query.argsort(1)
 
     def indices(self, tasks: int, generator: torch.Generator) -> TaskBatch:
-        """A batch of tasks with row numbers in the place of inputs."""
+        """A batch of tasks with row numbers instead of inputs."""
         s = self.shape
         rows = self.draw(tasks, generator)
         labels = torch.arange(s.ways, device="cpu")[None, :, None].expand_as(rows)
@@ -123,12 +123,11 @@ class Examples:
 
 
 class Episodes(Iterator[TaskBatch]):
-    """An endless iterator of task batches, resumed exactly where it stopped.
+    """An endless iterator of task batches, which can be resumed exactly where it stopped.
 
     data: `ImageClasses`, or a pair (inputs, labels). ways, shots, queries: of each task. tasks: in a
-    batch, over all processes. seed: of a generator of its own. rank, world_size: with several
-    processes each gets its share of the same batch (give all the same seed); `tasks` must divide
-    evenly.
+    batch, over all processes. seed: of its own generator. rank, world_size: with several processes each
+    gets its share of the same batch (give all the same seed); `tasks` must divide evenly.
     """
 
     def __init__(
@@ -166,7 +165,7 @@ class Episodes(Iterator[TaskBatch]):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a saved position; a fresh instance over the same data will do."""
+        """Continue from a saved position, also in a fresh instance over the same data."""
         here = self.state_dict()["drawn_from"]
         if list(state["drawn_from"]) != here:
             raise ValueError(
@@ -184,9 +183,9 @@ class Episodes(Iterator[TaskBatch]):
 class FixedTasks:
     """A fixed number of tasks, the same at every iteration: for validation and test.
 
-    count: of tasks (600 in the literature). seed: which tasks; the same seed and data give the same on
-    every machine with this torch. batch: tasks per TaskBatch. rank, world_size: each process goes
-    through its share; `evaluate` joins the results.
+    count: number of tasks (600 in the literature). seed: which tasks; the same seed and data give the
+    same tasks on every machine with this version of torch. batch: tasks per TaskBatch. rank,
+    world_size: each process goes through its share; `evaluate` joins the results.
     """
 
     def __init__(
@@ -203,8 +202,8 @@ class FixedTasks:
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
-        if count < 1 or batch < 1:
-            raise ValueError(f"`count` is {count} and `batch` {batch}: both must be at least 1.")
+        whole_number("count", count)
+        whole_number("batch", batch)
         _check_split(world_size, rank, world_size)
         self.examples = Examples(data, Shape(ways, shots, queries), dtype)
         self.count, self.batch, self.rank, self.world_size = count, batch, rank, world_size
@@ -216,7 +215,7 @@ class FixedTasks:
         )
 
     def __len__(self) -> int:
-        """Tasks, over all processes."""
+        """The number of tasks, over all processes."""
         return self.count
 
     def __iter__(self) -> Iterator[TaskBatch]:

@@ -10,9 +10,9 @@ import torch
 def minibatches(
     examples: int, size: int | None, count: int, generator: torch.Generator
 ) -> Iterator[torch.Tensor]:
-    """Positions of `count` batches; the examples are shuffled anew after each pass over them.
+    """Positions of `count` batches; the examples are reshuffled after each pass over them.
 
-    A batch may reach over the end of a pass. Without a size each batch is the whole set.
+    A batch may extend over the end of a pass. Without a size each batch is the whole set.
     """
     if size is None or size >= examples:
         whole = torch.arange(examples, device="cpu")

@@ -1,7 +1,7 @@
 """Few-shot regression of sine waves (Finn et al. 2017): a task is y = A sin(x + p), its own A and p.
 
     waves = Sinusoids(shots=10, queries=10, tasks=25)
-    learner = MAML(wave_network(), inner_lr=0.01, inner_steps=1, loss=torch.nn.functional.mse_loss)
+    learner = MAML(network, inner_lr=0.01, inner_steps=1, loss=torch.nn.functional.mse_loss)
 
 Amplitude A in [0.1, 5], phase p in [0, pi], x in [-5, 5], all uniform.
 """
@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import nn
 
+from gradaccord.core.checks import whole_number
 from gradaccord.meta.episodes.task_batch import TaskBatch
 
 AMPLITUDE = (0.1, 5.0)
@@ -38,8 +38,7 @@ class Sinusoids(Iterator[TaskBatch]):
         dtype: torch.dtype = torch.float32,
     ) -> None:
         for field, value in (("shots", shots), ("queries", queries), ("tasks", tasks)):
-            if value < 1:
-                raise ValueError(f"`{field}` is {value}: it must be at least 1.")
+            whole_number(field, value)
         self.shots, self.queries, self.tasks, self.dtype = shots, queries, tasks, dtype
         self.generator = torch.Generator().manual_seed(seed)
         self.step = 0
@@ -70,17 +69,3 @@ class Sinusoids(Iterator[TaskBatch]):
             self.tasks, points, generator=self.generator, dtype=torch.float64, device="cpu"
         )
         return low + (high - low) * drawn
-
-
-def fixed_waves(
-    count: int = 600, *, shots: int = 10, queries: int = 100, seed: int = 0
-) -> list[TaskBatch]:
-    """The same `count` waves at every call, in one batch: for `evaluate(..., loss=mse_loss)`."""
-    return [next(Sinusoids(shots=shots, queries=queries, tasks=count, seed=seed))]
-
-
-def wave_network(hidden: int = 40) -> nn.Sequential:
-    """The network of the paper: two hidden layers of 40 with ReLU."""
-    return nn.Sequential(
-        nn.Linear(1, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, 1)
-    )

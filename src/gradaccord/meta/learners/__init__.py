@@ -1,1 +1,1 @@
-"""One file a few-shot learner, over two inner loops."""
+"""Few-shot learners, one file each, built on two inner loops."""

@@ -61,7 +61,8 @@ def check_task(task: object, place: int) -> None:
         inputs, labels = getattr(task, name), getattr(task, f"{name}_labels")
         if len(inputs) != len(labels):
             raise ValueError(
-                f"Task {place} has {len(inputs)} {name} inputs and {len(labels)} labels: give as many."
+                f"Task {place} has {len(inputs)} {name} inputs and {len(labels)} labels: "
+                "give one label per input."
             )
         if inputs.dtype == torch.uint8:
             raise ValueError(

@@ -21,16 +21,17 @@ from gradaccord.meta.network.general import Params
 
 
 class DotProd(Reptile):
-    """Meta DotProd (Kedia et al. 2021) on few-shot tasks; the paper leaves open how. Two readings.
+    """Meta DotProd (Kedia et al. 2021) on few-shot tasks, in two readings: the paper leaves it open.
 
         G1, G2: gradients of two disjoint mini-batches of a task's support set, at the same weights
         G = G1 + G2 + weight * D,   D = -H2 G1 (exact),   |weight * D| <= max_ratio * |G1 + G2|
 
-    reading="inner": Reptile's inner loop and outer move, with mini-batches taken in pairs, one inner
-    step along G each (an odd last one alone). reading="outer": no inner loop in training; the
-    meta-gradient is the mean over tasks of G at phi. Evaluation adapts as `Reptile` does in both. Cost
-    per pair, in batch gradients: about 4.2 (counted as 3), and the second mini-batch's graph.
+    In both, evaluation adapts as `Reptile` does. Cost per pair, in batch gradients: about 4.2 (counted
+    as 3), and the second mini-batch's graph.
 
+    reading: "inner": Reptile's inner loop and outer move, with mini-batches taken in pairs, one inner
+        step along G each (an odd last one alone). "outer": no inner loop in training; the
+        meta-gradient is the mean over tasks of G at phi.
     inner_batch: examples of a mini-batch; None: half of the support set.
     weight, max_ratio: as in `gradaccord.DotProd`; max_ratio=inf is the paper's, without a cap.
     Others as in `Reptile`.

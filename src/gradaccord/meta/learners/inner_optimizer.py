@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
+
+from gradaccord.meta.network.functional import FunctionalModel
 
 EPSILON = 1e-8
 
@@ -38,6 +42,12 @@ class Moments:
             amsgrad=False,
             maximize=False,
         )
+
+
+def zeros(model: FunctionalModel, names: Sequence[str]) -> list[torch.Tensor]:
+    """Squares to start from, for the weights of these names."""
+    params = model.parameters()
+    return [torch.zeros_like(params[name], requires_grad=False) for name in names]
 
 
 def _alike(tensors: list[torch.Tensor], like: list[torch.Tensor]) -> list[torch.Tensor]:

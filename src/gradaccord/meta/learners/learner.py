@@ -33,7 +33,7 @@ Result = TypeVar("Result")
 
 
 class MetaLearner(nn.Module):
-    """A model that learns to learn from few examples: `backward` fills `.grad`, as every method's.
+    """A model that learns to learn from few examples: `backward` fills `.grad`, as in every method.
 
         report = learner.backward(tasks)        # a TaskBatch, or a list of Tasks
         optimizer.step(); learner.after_step(); optimizer.zero_grad()
@@ -41,17 +41,17 @@ class MetaLearner(nn.Module):
     `learner.parameters()` are the model's weights and what is learned beside them (rates, m, lambda):
     give all of them to the optimiser. Norms use the statistics of each batch, in training and
     evaluation; running ones are neither used nor changed. On several processes wrap the model in
-    DistributedDataParallel and give each its part of the tasks: the result equals one process.
+    DistributedDataParallel and give each its part of the tasks: the result equals that of one process.
 
     model: any module from inputs to outputs.
     inner_steps: K, in training; evaluation may take more or fewer.
     loss: of outputs and labels, a mean over examples. Rates published for a sum must be multiplied
         by the number of examples.
     adapted: which parameters move in the inner loop, by name; all trainable ones by default.
-    fast: use the faster network where the model allows and a check finds it equal.
-    threads: tasks that run at the same time, in training and in evaluation, each on a Python thread;
-        needs the fast network and, in training, tasks that do not depend on each other, else they run
-        one by one. Same bits as one by one. Let torch itself use one thread then
+    fast: use the faster network, if the model has one and a check finds it equal.
+    threads: tasks that run at the same time, in training and in evaluation, each on a Python thread.
+        Needs the fast network and, in training, tasks that do not depend on each other; else they run
+        one by one. The results are the same bit for bit. Let torch itself use one thread
         (`torch.set_num_threads(1)`); memory grows with the threads.
     """
 
@@ -115,7 +115,7 @@ class MetaLearner(nn.Module):
         return batch_statistics(self.model)
 
     def prediction_mode(self, transductive: bool) -> AbstractContextManager[None]:
-        """How they behave when queries are predicted, beyond what evaluation sets."""
+        """How the modules behave when queries are predicted, beyond what evaluation sets."""
         return nullcontext()
 
     # What a user calls.
@@ -123,10 +123,10 @@ class MetaLearner(nn.Module):
     def backward(self, tasks: TaskBatch | Sequence[Task], of: int | None = None) -> MetaReport:
         """Fill `.grad` with the mean meta-gradient over the tasks, and report what was measured.
 
-        of: how many tasks the whole batch has, if these are a part of it: calls with one part after
-        the other leave the mean over all of them in `.grad`. The report is of the part alone, but for
-        `finite`. Without it, and by the first part, what stood in `.grad` before is replaced.
-        On an exception `.grad` and all state are as before.
+        of: the number of tasks in the whole batch, if these are a part of it. After a call for each
+        part, `.grad` holds the mean over all of them; a report covers its own part, except `finite`.
+        The first part, or a call without `of`, replaces what `.grad` held. After an exception, `.grad`
+        and all state are unchanged.
         The trainable parameters must be those that the learner was made with. Activation checkpointing
         is refused.
         """
@@ -157,7 +157,7 @@ class MetaLearner(nn.Module):
         )
 
     def after_step(self) -> None:
-        """To be called after `optimizer.step()`; advances the schedules."""
+        """Call this after `optimizer.step()`: it advances the schedules."""
         self.iteration += 1
         self._parts = 0
 
@@ -284,7 +284,7 @@ class MetaLearner(nn.Module):
 
 
 def accuracy(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Share of right answers, float64; NaN if the labels are no class numbers."""
+    """Share of right answers, float64; NaN if the labels are not class numbers."""
     if labels.is_floating_point():
         return torch.tensor(torch.nan, dtype=torch.float64, device="cpu")
     return (outputs.detach().argmax(-1) == labels).double().mean().cpu()

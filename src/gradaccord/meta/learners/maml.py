@@ -32,8 +32,8 @@ class MAML(MetaLearner):
         sum over the ways: 2.0 here.
     first_order: leave out second derivatives, as `FOMAML`.
     share: gradient sharing between the tasks of a batch, see `GradientSharing`.
-    recompute: gradient checkpointing of the inner steps: the graph of one step at a time and not of K,
-        for one more batch gradient a step. The meta-gradient is the same.
+    recompute: gradient checkpointing of the inner steps: keeps the graph of one step instead of K, for
+        one more batch gradient a step. The meta-gradient is the same.
     """
 
     def __init__(

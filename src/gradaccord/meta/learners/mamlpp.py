@@ -34,10 +34,10 @@ class MAMLPlusPlus(MAML):
     epoch_length: meta-iterations of an epoch, in which the schedules count.
     multi_step_epochs: from this epoch on only the last step's query loss counts; 0: from the start.
     second_order_from: first order before this epoch; 0 as in the authors' settings.
-    per_step_norm: off: one scale and shift for all steps, adapted like other weights.
-    statistics: "batch": norms use each batch's own, as the authors' code (which tracks running ones and
-        does not use them). "running": running ones are tracked by step, and a query at test is
-        normalised by them, and by neither the support set nor other queries; needs norms with
+    per_step_norm: False: one scale and shift for all steps, adapted like other weights.
+    statistics: "batch": norms use each batch's own, as the authors' code does (it tracks running
+        ones without using them). "running": running ones are tracked by step, and a query at test is
+        normalised by them alone, not by the support set or other queries; needs norms with
         track_running_stats=True, and runs on the general network.
     Others as in `MAML`. The authors clamp outer gradients to 10 on ImageNet sets:
     `torch.nn.utils.clip_grad_value_(learner.parameters(), 10)`.
@@ -84,7 +84,7 @@ class MAMLPlusPlus(MAML):
 
     @property
     def epoch(self) -> int:
-        """How many epochs of meta-updates are over."""
+        """How many epochs of meta-updates are done."""
         return int(self.iteration) // self.epoch_length
 
     def rates_at(self, step: int) -> list[torch.Tensor]:

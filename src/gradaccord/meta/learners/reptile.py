@@ -14,7 +14,7 @@ from gradaccord.meta.episodes.minibatches import minibatches
 from gradaccord.meta.episodes.task_batch import Task
 from gradaccord.meta.learners.checks import rate_of
 from gradaccord.meta.learners.inner_loops import Batch, Weights, in_place, last
-from gradaccord.meta.learners.inner_optimizer import Moments
+from gradaccord.meta.learners.inner_optimizer import Moments, zeros
 from gradaccord.meta.learners.learner import MetaLearner
 from gradaccord.meta.learners.named_tensors import NamedTensors
 from gradaccord.meta.learners.outcome import Outcome
@@ -31,17 +31,20 @@ class Reptile(MetaLearner):
         theta_t = phi;  K times, each on a mini-batch of the support set: theta_t <- InnerOpt(theta_t)
         g = mean over tasks of (phi - theta_t)
 
-    With `torch.optim.SGD(learner.parameters(), lr=eta)` outside this is phi + eta mean(theta_t - phi);
-    the paper anneals eta from 1 to 0. Trains on the support set alone, which should hold more shots
-    than the tasks to be solved (10 or 15); queries are only measured. Cost: T K batch gradients, one
-    copy of the weights, no graph. Differs from `gradaccord.Reptile`, which follows one task
-    through an optimiser's steps.
+    With `torch.optim.SGD(learner.parameters(), lr=eta)` outside, this is phi + eta mean(theta_t - phi);
+    the paper anneals eta from 1 to 0. Trains on the support set alone, which should hold more
+    shots than the tasks to be solved (10 or 15); queries are only measured. Cost: T K batch gradients,
+    one copy of the weights, no graph. Differs from `gradaccord.Reptile`, which follows one task through
+    an optimiser's steps.
 
+    inner_lr: of the inner optimiser, on a loss that is a mean over examples.
     inner_optimizer: "adam" (beta1 = 0, as in the original code) or "sgd".
+    beta2: of Adam.
     inner_batch: examples of a mini-batch in training; None: the whole support set.
     evaluation_batch: the same in evaluation, on the smaller support sets there.
     optimizer_state: "keep" carries Adam's second moments from task to task, as the original code
         does (evaluation starts from a copy); "reset" starts each task with fresh ones.
+    seed: of the order in which mini-batches are drawn.
     """
 
     def __init__(
@@ -80,7 +83,7 @@ class Reptile(MetaLearner):
         self.register_buffer("inner_count", torch.zeros((), dtype=torch.int64, device="cpu"))
         if self.keeps:
             self.squares = NamedTensors()
-            for name, square in zip(self.adapted, self._zeros(), strict=True):
+            for name, square in zip(self.adapted, zeros(self.functional, self.adapted), strict=True):
                 self.squares.add(name, square)
 
     def meta_gradient(self, tasks: Sequence[Task], first: int) -> Outcome:
@@ -136,15 +139,12 @@ class Reptile(MetaLearner):
         return Outcome(gradient, *self._query_scores(theta, task), tasks=1, spent=spent)
 
     def _generator(self, number: int) -> torch.Generator:
-        """Of this task's mini-batches: the same wherever the task is run."""
+        """The generator of this task's mini-batches: the same wherever the task is run."""
         seed = (self.seed * 2**32 + int(self.iteration)) * 2**16 + number
         return torch.Generator("cpu").manual_seed(seed % 2**63)
 
     def _moments(self) -> Moments:
         """Those to start from: a copy of the kept ones, or fresh ones."""
-        squares = [kept.clone() for kept in self.squares.buffers()] if self.keeps else self._zeros()
+        kept = [own.clone() for own in self.squares.buffers()] if self.keeps else None
+        squares = kept or zeros(self.functional, self.adapted)
         return Moments(self.inner_optimizer, self.inner_lr, self.beta2, squares, int(self.inner_count))
-
-    def _zeros(self) -> list[torch.Tensor]:
-        params = self.functional.parameters()
-        return [torch.zeros_like(params[name], requires_grad=False) for name in self.adapted]

@@ -21,11 +21,12 @@ class GradientSharing(nn.Module):
         mean_k <- g_k at first, then  s(m_k) g_k + (1 - s(m_k)) mean_k       (the old one as a constant)
         task t descends along  s(lambda_k) mean_k + (1 - s(lambda_k)) G_tk   (s: logistic function)
 
-    m and lambda are learned, one of each a step, from 0. The norm is over all adapted weights. The
-    mean has length at most 1, so lambda also rescales the step. At test the means stand still, and
-    steps beyond K use those of step K; before the first meta-update there is none and tasks follow
-    their own gradients. s(lambda) near 1 marks failure: a task's own gradient is masked out.
-    Cost: no batch gradient, K copies of the weights, and the graphs of all tasks at the same time.
+    m and lambda are learned, one of each per inner step, starting at 0. The norm is over all adapted
+    weights. The mean has length at most 1, so lambda also rescales the step. At test the means stay
+    fixed, and steps beyond K use that of step K; before the first meta-update there are none, and tasks
+    follow their own gradients. s(lambda) near 1 marks failure: a task's own gradient is masked out.
+    Cost: no extra batch gradient, K copies of the weights, and the graphs of all tasks at the same
+    time.
     """
 
     def __init__(self, names: Sequence[str], weights: Sequence[torch.Tensor], steps: int) -> None:

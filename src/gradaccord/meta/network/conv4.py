@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -11,7 +11,7 @@ from torch import nn
 from torch.autograd import Function
 from torch.nn.functional import linear
 
-from gradaccord.meta.network.conv4_block import Along, Back, Block, Maybe, Tape, activate_
+from gradaccord.meta.network.conv4_block import Along, Back, Block, Maybe, Parameters, Tape, activate_
 from gradaccord.meta.network.conv4_first_block import (
     FirstAlong,
     FirstBack,
@@ -21,7 +21,6 @@ from gradaccord.meta.network.conv4_first_block import (
 )
 from gradaccord.models.trunks.conv4 import Conv4
 
-Parameters = Mapping[str, torch.Tensor]
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 IMAGES = "images"  # stands for the inputs among the parameters' names
 HEAD = ("head.weight", "head.bias")
@@ -30,7 +29,7 @@ HEAD = ("head.weight", "head.bias")
 def fast_network(model: nn.Module) -> FastConv4 | None:
     """A function (parameters by name, images) -> logits that equals the model, or None.
 
-    It knows `Conv4` in all its layouts. Any mapping with the model's parameter names will do, so that
+    It knows `Conv4` in all its layouts. Any mapping with the model's parameter names works, so that
     each inner step may bring its own weights. May be differentiated twice.
     """
     if type(model) is not Conv4:

@@ -48,7 +48,7 @@ LENGTH = {"one-sided": 3e-4, "centred": 1e-3, "symmetric": 3e-4}
 
 @dataclass(frozen=True)
 class Check:
-    """How far the difference is from the exact product on one pair of batches."""
+    """How far the product by differences is from the exact one, on one pair of batches."""
 
     relative_error: float
     cosine: float
@@ -68,12 +68,12 @@ class DotProd(PairedSum):
         G1, G2 = gradients of two batches at theta;   D = -H2 G1   (H2: Hessian of the second loss)
         g = G1 + G2 + weight * D,   with |weight * D| <= max_ratio * |G1 + G2|
 
-    Descending along D ascends G1.G2 in expectation: E[H2 G1] = 1/2 E[grad(G1.G2)]. Takes pairs as
-    `PairedSum` does, which is the control to compare with. Cost per pair, in batch gradients: exact
-    about 4.2 (double backward, 3 to 4 times the activations), differences 3 (and a copy of the
-    weights), centred 4, symmetric 5 by differences and 7 exact.
+    Descending along D ascends G1.G2 in expectation: E[H2 G1] = 1/2 E[grad(G1.G2)]. Takes pairs of
+    batches as `PairedSum` does; compare with that as the control. Cost per pair, in batch gradients:
+    exact about 4.2 (double backward, 3 to 4 times the activations), differences 3 (and a copy of the
+    weights), centred 4, symmetric 5 by differences and 8 exact.
 
-    weight: lambda. The term is capped because a true product at the paper's 0.1 can blow training up.
+    weight: lambda. The term is capped: an exact product at the paper's 0.1 can make training diverge.
     mode: "exact", falling back to differences where something cannot be differentiated twice; or
         "difference".
     scheme: "one-sided" (-H2 G1); "centred" differences; "symmetric": -(H2 G1 + H1 G2) / 2.
@@ -138,7 +138,7 @@ class DotProd(PairedSum):
         return cls(model, **(setting | options))
 
     def check(self, losses: Losses) -> Check:
-        """Compare this setting's difference with the exact product on a pair; nothing is changed."""
+        """Compare this setting's differences with the exact product on a pair; changes nothing."""
         batches = self._read(losses)
         if len(batches) != 2:
             raise ValueError(f"check() compares on a pair of batches, got {len(batches)} entries.")

@@ -72,9 +72,9 @@ class PairedSum(Method):
     entries of the mapping, or one batch a call: then the first call of a pair leaves `.grad` None, so
     that `optimizer.step()` does nothing, and the second one fills it. In every window of `every`
     batches the last two form a pair and the others are ordinary steps; pairs in one call need an even
-    `every`. A batch that waits for its partner at the end of an epoch is trained plainly after
-    `finish()`. A weight frozen while one waits is out of the pair. Cost: one batch gradient a
-    batch, one gradient of memory while a batch waits.
+    `every`. A batch left without a partner at the end of an epoch gets a plain step after `finish()`. A
+    weight frozen while a batch waits is left out of the pair. Cost: one batch gradient a batch, one
+    gradient of memory while a batch waits.
 
     model: the module as it is called in the losses, or an iterable of (name, parameter) pairs.
     every: length of the window in batches, at least 2.
@@ -121,9 +121,9 @@ class PairedSum(Method):
         return replace(report, finite=report.finite and finite, seconds=time.perf_counter() - started)
 
     def finish(self) -> bool:
-        """End the window: the gradient of a batch that waits goes into `.grad`; True if one did.
+        """End the window: put the gradient of a batch that waits into `.grad`; True if there was one.
 
-        For the end of an epoch with an odd number of batches: step the optimiser if it says True.
+        For the end of an epoch with an odd number of batches: step the optimiser if it returns True.
         """
         batch, self.waiting, self.seen = self.waiting, None, 0
         if batch is None:
@@ -171,6 +171,9 @@ class PairedSum(Method):
         """Fill `.grad` from two batches, the first of which may have been run already."""
         self._run(first)
         self._run(second)
+        return self._deliver_sum(first, second)
+
+    def _deliver_sum(self, first: Batch, second: Batch) -> StepReport:
         table = self._table(first, second)
         self._deliver_reduced(summed(first, second))
         return self._report([first, second], table)

@@ -9,7 +9,7 @@ from gradaccord.core.parameters import Model
 from gradaccord.core.report import StepReport
 from gradaccord.core.temporary_weights import displaced
 from gradaccord.methods.align.hessian_product import displaced_gradient
-from gradaccord.methods.align.paired_sum import Batch, PairedSum, summed
+from gradaccord.methods.align.paired_sum import Batch, PairedSum
 from gradaccord.methods.align.vectors import scale_
 
 
@@ -20,11 +20,12 @@ class SAM(PairedSum):
         batches=2:  g = G1 + G2(theta + radius * G1/|G1|)            for every pair
 
     To first order the two-batch form is G1 + G2 + (radius/|G1|) H2 G1: the term that `DotProd`
-    subtracts, with the opposite sign. Cost: batches=1 two gradients a batch, batches=2 one; one copy
-    of the weights. A batch that is run twice sees the same dropout masks, and moves running
-    statistics once.
+    subtracts, with the opposite sign. Cost: batches=1 two gradients a batch, batches=2 one; one copy of
+    the weights. A batch that is run twice sees the same dropout masks, and updates running statistics
+    once.
 
     radius: length of the displacement (0.05 in the paper).
+    batches: 1, or 2 for pairs.
     """
 
     def __init__(self, model: Model, *, radius: float = 0.05, batches: int = 1, **options: Any) -> None:
@@ -34,7 +35,7 @@ class SAM(PairedSum):
         if batches not in (1, 2):
             raise ValueError(f"`batches` is {batches!r}: use 1, or 2 for the form on pairs.")
         if batches == 1 and self.every != 2:
-            raise ValueError(f"`every` is {self.every}, which has a meaning for batches=2 alone.")
+            raise ValueError(f"`every` is {self.every}, which only has a meaning with batches=2.")
         self.radius = float(radius)
         self.batches = batches
 
@@ -68,6 +69,4 @@ class SAM(PairedSum):
         step = self.radius / length * first.factor / self.engine.scale()
         with displaced(self.parameters.tensors, first.gradient, step):
             self._run(second)
-        table = self._table(first, second)
-        self._deliver_reduced(summed(first, second))
-        return self._report([first, second], table)
+        return self._deliver_sum(first, second)

@@ -1,4 +1,4 @@
-"""Gradients of one batch as a vector over the parameters, and the few things done with them."""
+"""Gradients of one batch as a vector over the parameters, and a few operations on it."""
 
 from __future__ import annotations
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import time
+import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any
 
 import torch
 
-from gradaccord.core.bank import Bank, deliver, put, take
+from gradaccord.core.bank import Bank, put, take
 from gradaccord.core.checks import one_of
 from gradaccord.core.losses import Losses
 from gradaccord.core.method import Method, Reduction
 from gradaccord.core.parameters import Granularity, Model, Partition, matching
 from gradaccord.core.report import StepReport
-from gradaccord.core.task_gradients import TaskGradients
+from gradaccord.methods.combine.memory import Decide, Memory, task_gradients
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,7 @@ class Measured:
     groups: tuple[str, ...]
     shared: torch.Tensor  # [G] whether a group holds a shared parameter in this step
     at_rest: torch.Tensor  # [T] whether all of a task's gradient is zero, in its own parameters too
+    reach: float = math.nan  # the sum of the lengths of the tasks' whole gradients; NaN: unknown
 
 
 class Combination(Method):
@@ -44,13 +48,25 @@ class Combination(Method):
         gets what plain training on the summed (or mean) loss would give it.
     normalize: brings the shared gradients of the step's tasks to their mean length before the method
         sees them, so that no task counts more because its loss is larger. Heads are left alone.
+    memory: how the tasks' gradients are kept until they are combined. "full": as they are, T gradients;
+        "half": in bfloat16, half of that; "cpu": in the host's memory, for models on an accelerator;
+        "sketch": T/16 gradients, for twice the passes: sketches of the gradients give nearly the same
+        weights, and a second pass over every loss the exact gradient with these weights. The callables
+        must return the same losses when called again.
+    decide: what the method compares: "gradients" of the shared parameters, or "features", the gradients
+        at the shared representation of one batch under several heads. "features" is an approximation
+        (`rep_grad` of LibMTL, the upper bound of MGDA-UB) that runs the trunk backward once, not T
+        times.
     engine: None for plain torch, a torch.amp.GradScaler, an Accelerator, a Fabric, or an Engine.
-    seed: of the method's own random generator, to be the same on every process; the global
-        generators are never used.
+    seed: of the method's own random generator; give every process the same. The global generators are
+        never used.
     """
 
     weighs_groups = True  # False: a task has one weight, whatever the groups are used for
     measure = True  # False: no Gram matrix; for methods that do not decide by it
+    keeps_a_lone_task = False  # True: one task alone has the weight 1, and is not measured
+
+    combines = True
 
     def __init__(
         self,
@@ -60,30 +76,45 @@ class Combination(Method):
         reduction: Reduction = "sum",
         shared: str | Sequence[str] | None = None,
         normalize: bool = False,
+        memory: Memory = "full",
+        decide: Decide = "gradients",
         engine: Any = None,
         seed: int = 0,
     ) -> None:
         one_of("reduction", reduction, Reduction)
+        if decide == "features" and (granularity != "model" or shared is not None):
+            raise ValueError(
+                "`decide` is 'features', which has one weight per task for all that is shared: leave "
+                "`granularity` and `shared` out."
+            )
         if shared is not None and not (shared := list([shared] if isinstance(shared, str) else shared)):
             raise ValueError("`shared` is empty: name a shared parameter, or leave it out.")
         self.reduction = reduction
         self.normalize = normalize
-        self.task_gradients = TaskGradients(model, engine)
+        self.task_gradients = task_gradients(model, engine, memory, decide, seed)
         self.parameters = self.task_gradients.parameters
         self.engine = self.task_gradients.engine
         self.partition = Partition.of(self.parameters.names, granularity)
         self.given_shared = (
             None if shared is None else matching("shared", shared, self.parameters.names)
         )
+        self.task_gradients.group_by(
+            [
+                group if self.given_shared is None or name in self.given_shared else -1
+                for name, group in zip(self.parameters.names, self.partition.index, strict=True)
+            ]
+        )
         self.generator = torch.Generator().manual_seed(seed)
+        self._compared = False  # whether the first step with several tasks is over
 
     @abstractmethod
     def weigh(self, measured: Measured) -> torch.Tensor:
-        """The weight of each task in each group, [G, T]; the method's state moves on."""
+        """The weight of each task in each group, [G, T]; also updates the method's state."""
 
     def task_order(self, tasks: list[str]) -> list[str]:
-        """In which order the method sees a step's tasks, which come as the user gave them (across
-        processes, as the first one did). Sorted by name, so that their order never matters.
+        """The order in which the method sees a step's tasks: by name, so that the user's never matters.
+
+        tasks: as the user gave them; with several processes, as the first one did.
         """
         return sorted(tasks)
 
@@ -101,7 +132,8 @@ class Combination(Method):
                 bank, order = self.task_gradients.of(losses)
             bank = bank.ordered(self.task_order(bank.tasks))
             measured, groups, finite = self._measure(bank)
-            plain = torch.ones(len(measured.groups), len(bank.tasks), dtype=torch.float64, device="cpu")
+            self._compare_tasks(measured)
+            plain = torch.ones(measured.grams.shape[:2], dtype=torch.float64, device="cpu")
             own = plain[0]
             weights = plain
             if finite:
@@ -112,60 +144,88 @@ class Combination(Method):
             if self.reduction == "mean":
                 own, weights = own / len(bank.tasks), weights / len(bank.tasks)
             put(self.parameters, self._combined(bank, groups, weights.tolist(), own.tolist()))
-            finite = finite and self.task_gradients.all_finite(
-                [p.grad for p in self.parameters.tensors]
+            largest = max(map(abs, own.tolist() + weights.flatten().tolist()))
+            finite = finite and (
+                self.task_gradients.stays_finite(measured.reach, largest)
+                or self.task_gradients.all_finite([p.grad for p in self.parameters.tensors])
             )
             self.engine.sync_buffers()
         except BaseException:
             put(self.parameters, before)
             self.load_state_dict(state)
             raise
+        finally:
+            self.task_gradients.forget()
         return self._report(measured, weights, order, time.perf_counter() - started, finite)
 
     def _state(self) -> dict[str, Any]:
-        return {"generator": self.generator.get_state()}
+        return {"generator": self.generator.get_state(), **self.task_gradients.state_dict()}
 
     def _load(self, state: dict[str, Any]) -> None:
         self.generator.set_state(state["generator"].cpu())
+        self.task_gradients.load_state_dict(state)
 
     def _measure(self, bank: Bank) -> tuple[Measured, list[int], bool]:
         """The Gram matrices over shared parameters, the group of each of those (else -1), and
         whether all gradients are finite, those of heads too.
         """
         losses = self.task_gradients.checked_losses(bank)
-        if not self.measure:
-            shape = (len(self.partition.groups), *losses.shape * 2)
-            unknown = torch.full(shape, float("nan"), dtype=torch.float64, device="cpu")
-            nothing = torch.zeros(len(self.partition.groups), dtype=torch.bool, device="cpu")
-            moving = torch.zeros(len(losses), dtype=torch.bool, device="cpu")
-            measured = Measured(
-                tuple(bank.tasks), losses, unknown, self.partition.groups, nothing, moving
-            )
-            return measured, [-1] * len(self.parameters), bool(torch.isfinite(losses).all())
+        if not self.measure or (self.keeps_a_lone_task and len(bank.tasks) == 1):
+            return self._unmeasured(bank, losses)
         products = self.task_gradients.dot_products(bank)
-        groups = self._shared_groups(bank, products)
+        groups = self._shared_groups(bank, self.task_gradients.reached(bank, products))
         grams = torch.zeros(
             len(self.partition.groups), *products.shape[1:], dtype=torch.float64, device="cpu"
         )
         present = torch.zeros(len(self.partition.groups), dtype=torch.bool, device="cpu")
-        for group, product in zip(groups, products, strict=True):
-            if group >= 0:
-                grams[group] += product
-                present[group] = True
-        at_rest = (products.diagonal(dim1=1, dim2=2) == 0).all(0)
-        measured = Measured(tuple(bank.tasks), losses, grams, self.partition.groups, present, at_rest)
+        owner = torch.tensor(groups, device="cpu")
+        shared = owner >= 0
+        grams.index_add_(0, owner[shared], products[shared])
+        present[owner[shared]] = True
+        squares = products.diagonal(dim1=1, dim2=2)
+        measured = Measured(
+            tuple(bank.tasks),
+            losses,
+            grams,
+            self.partition.groups,
+            present,
+            at_rest=(squares == 0).all(0),
+            reach=float(squares.sum(0).sqrt().sum()),
+        )
         return measured, groups, bool(torch.isfinite(products).all())
 
-    def _shared_groups(self, bank: Bank, products: torch.Tensor) -> list[int]:
-        """The group of each shared parameter, -1 for the others.
+    def _compare_tasks(self, measured: Measured) -> None:
+        """In the first step with several tasks: warn of two that have the same loss and gradient."""
+        if self._compared or len(measured.tasks) < 2:
+            return
+        self._compared = True
+        gram, losses = measured.grams.sum(0), measured.losses
+        for i, j in combinations(range(len(measured.tasks)), 2):
+            if losses[i] == losses[j] and gram[i, j] == gram[i, i] == gram[j, j] != 0:
+                warnings.warn(
+                    f"Tasks {measured.tasks[i]!r} and {measured.tasks[j]!r} have exactly the same loss "
+                    "and gradient. If they are losses of a `lambda` in a loop, all of them see the "
+                    "loop's last task: write functools.partial(loss_fn, model, task, batch).",
+                    stacklevel=3,
+                )
+                return
 
-        A gradient of zeros does not count as reaching a parameter: a compiled model gives zeros,
-        not None, to the heads of the other tasks.
-        """
+    def _unmeasured(self, bank: Bank, losses: torch.Tensor) -> tuple[Measured, list[int], bool]:
+        """The same of gradients that are not read: unknown, but for the losses."""
+        n_groups, n_tasks = len(self.partition.groups), len(bank.tasks)
+        unknown = torch.full((n_groups, n_tasks, n_tasks), math.nan, dtype=torch.float64, device="cpu")
+        present = torch.zeros(n_groups, dtype=torch.bool, device="cpu")
+        moving = torch.zeros(n_tasks, dtype=torch.bool, device="cpu")
+        groups = [-1] * len(self.parameters)
+        if n_tasks == 1:
+            groups = self._shared_groups(bank, bank.reached())
+            present[[group for group in groups if group >= 0]] = True
+        measured = Measured(tuple(bank.tasks), losses, unknown, self.partition.groups, present, moving)
+        return measured, groups, bool(torch.isfinite(losses).all())
+
+    def _shared_groups(self, bank: Bank, reached: list[int]) -> list[int]:
+        """The group of each shared parameter, -1 for the others; `reached` by how many tasks."""
         least = min(2, len(bank.tasks))  # all that a lone task reaches counts as shared
-        reached = (products.diagonal(dim1=1, dim2=2) != 0).sum(1).tolist()
-        if max(reached) < least:  # all tasks but one are at rest
-            reached = bank.reached()
         groups = []
         for name, count, group in zip(
             self.parameters.names, reached, self.partition.index, strict=True
@@ -185,10 +245,8 @@ class Combination(Method):
     def _combined(
         self, bank: Bank, groups: list[int], weights: list[list[float]], own: list[float]
     ) -> list[torch.Tensor | None]:
-        return [
-            deliver(parameter, bank.combine(i, weights[group] if group >= 0 else own))
-            for i, (parameter, group) in enumerate(zip(self.parameters.tensors, groups, strict=True))
-        ]
+        of_each = [weights[group] if group >= 0 else own for group in groups]
+        return self.task_gradients.combined(bank, of_each)
 
     def _report(
         self,

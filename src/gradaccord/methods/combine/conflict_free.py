@@ -22,13 +22,17 @@ class ConFIG(Combination):
     `PCGrad` by giving all tasks the same cosine, whatever their lengths.
     """
 
+    keeps_a_lone_task = True
+
     def weigh(self, measured: Measured) -> torch.Tensor:
+        if len(measured.tasks) == 1:
+            return torch.ones(measured.grams.shape[:2], dtype=torch.float64, device="cpu")
         preferences = torch.ones(len(measured.tasks), dtype=torch.float64, device="cpu")
         return torch.stack([config_weights(gram, preferences) for gram in measured.grams])
 
 
 def config_weights(gram: torch.Tensor, preferences: torch.Tensor) -> torch.Tensor:
-    """ConFIG in coefficients: gram [T, T], preferences [T] in the place of ones -> weights [T].
+    """ConFIG in coefficients: gram [T, T], preferences [T] instead of ones -> weights [T].
 
     d = sum_t c_t g_t with c_t = ((U U')^+ p)_t / |g_t|
     """

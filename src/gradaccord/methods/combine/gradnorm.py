@@ -1,4 +1,4 @@
-"""GradNorm: task weights that let all tasks train at one rate."""
+"""GradNorm: task weights that let all tasks train at the same rate."""
 
 from __future__ import annotations
 
@@ -24,10 +24,13 @@ class GradNorm(Combination):
     W is the last shared layer: the last one, in the model's own order, that all tasks of the step
     reach; or `layer`, the name of a module. The losses must be positive. L_t(0) is the first loss seen,
     or given. Tasks that are absent, or whose gradient is zero, take no part in a step's means; their
-    weights stay in the sum over all known tasks. Heads are weighted as well.
-    Cost: T batch gradients, T gradients of memory; the norms are read off the bank.
+    weights stay in the sum over all known tasks. Heads are weighted as well. Cost: T batch gradients, T
+    gradients of memory; the norms are read from the stored gradients.
 
     alpha: pull towards equal rates; 1.5 for dissimilar tasks, 0.12 for similar ones.
+    lr: learning rate of the weights w_t.
+    layer: the name of the module W.
+    initial_losses: L_t(0) by task.
     """
 
     weighs_groups = False
@@ -50,6 +53,11 @@ class GradNorm(Combination):
         if options.get("normalize"):
             raise TypeError(
                 "GradNorm learns from gradient lengths, which `normalize` makes equal: leave it out."
+            )
+        if options.get("decide") == "features":
+            raise TypeError(
+                "GradNorm compares gradient norms in a layer, which `decide='features'` does not "
+                "compute: leave it out."
             )
         super().__init__(model, granularity="layer" if layer is None else _split(layer), **options)
         if layer is not None and layer not in self.partition.groups:

@@ -24,10 +24,14 @@ class GradVac(Combination):
             c* <- (1 - beta) c* + beta c                      (always, with c from before)
         g = sum_i g_i'
 
-    Targets are kept per ordered pair and per group of parameters, start at 0, and are untouched
-    while a task is away or has no gradient. Cost: T batch gradients, T gradients of memory. With
-    beta = 0 it is `PCGrad`. `granularity="layer"` is the setting of the paper's experiments.
+    Targets are kept per ordered pair and per group of parameters, start at 0, and do not change while a
+    task is absent or has no gradient. Cost: T batch gradients, T gradients of memory. With beta = 0 it
+    is `PCGrad`. `granularity="layer"` is the setting of the paper's experiments.
+
+    beta: how fast a target follows the measured cosines.
     """
+
+    keeps_a_lone_task = True
 
     def __init__(self, model: Model, *, beta: float = 0.01, **options: Any) -> None:
         super().__init__(model, **options)

@@ -18,6 +18,8 @@ class PCGrad(Combination):
     on gradients that agree less than they usually do.
     """
 
+    keeps_a_lone_task = True
+
     def weigh(self, measured: Measured) -> torch.Tensor:
         order = projection_order(len(measured.tasks), self.generator)
         return pcgrad_weights(measured.grams, order)

@@ -11,20 +11,27 @@ from gradaccord.methods.combine.combination import Combination, Measured
 
 
 class Sum(Combination):
-    """Multi-task learning on the summed loss, with the report that the other methods give.
+    """Multi-task learning on the summed loss, with the same report as the other methods.
 
         g = sum_t g_t
 
     The baseline of every comparison. Cost: T batch gradients, T gradients of memory.
 
-    measure: False leaves the gradients unread, which saves a pass over them: the report then has the
-        losses alone, NaN for all that is said of gradients; `finite` still speaks of `.grad`.
+    measure: False saves a pass over the gradients: the report then has the losses, and NaN for
+        everything about gradients; `finite` still tells whether `.grad` is. With one task, gradients
+        are never measured.
     """
+
+    keeps_a_lone_task = True
 
     def __init__(self, model: Model, *, measure: bool = True, **options: Any) -> None:
         super().__init__(model, **options)
         if self.normalize and not measure:
             raise ValueError("`normalize` is true and `measure` is false: lengths must be measured.")
+        if options.get("memory") == "sketch" and not measure:
+            raise ValueError(
+                "`memory` is 'sketch' and `measure` is false: sketches serve to measure; leave one out."
+            )
         self.measure = measure
 
     def weigh(self, measured: Measured) -> torch.Tensor:

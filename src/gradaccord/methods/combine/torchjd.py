@@ -19,7 +19,7 @@ from gradaccord.methods.combine.weightings import constants_of, is_stateful, nam
 
 
 class TorchJD(Combination):
-    """Weights by a `torchjd.aggregation` weighting or aggregator, gradients by the gradient bank.
+    """Weights from a `torchjd.aggregation` weighting or aggregator, gradients from the gradient bank.
 
         g = sum_t w_t g_t,   w = weighting(Gram matrix)
 
@@ -27,16 +27,16 @@ class TorchJD(Combination):
     A weighting that is defined on the Jacobian but only depends on its Gram matrix (Nash-MTL) is given
     a T x T matrix with the same Gram matrix. One that looks at single coordinates (ExcessMTL, GradDrop,
     TrimmedMean) is not a weighting of task gradients and is refused; so is one that needs two batches
-    of every task (MoDo, SDMGrad). Any other module or function from a T x T tensor to T weights will do
-    too. With several groups of parameters each has its own copy. Random draws come from the method's
-    own generator. Cost: T batch gradients, T of memory.
+    of every task (MoDo, SDMGrad). Any other module or function from a T x T tensor to T weights works
+    too. With several groups of parameters, each has its own copy of the weighting. Random draws come
+    from the method's own generator. Cost: T batch gradients, T of memory.
 
-    Rows, and with them constant weights, preferences and PCD's primary task, are the tasks in the order
-    in which they were first seen (across processes, by the first one), or in that of `tasks`. A
-    weighting without memory is given the tasks that are there, with their own constants; one with
-    memory must be given all of them in every step.
+    Rows, constant weights, preferences and PCD's primary task follow the order in which the tasks were
+    first seen (across processes, by the first one), or that of `tasks`. A weighting without memory
+    takes the tasks of the step, with their own constants; one with memory needs all tasks in every
+    step.
 
-    weighting: a name with its options behind it, or an instance.
+    weighting: a name, with its options as further arguments; or an instance.
     tasks: the tasks in order; others are refused.
     """
 

@@ -1,4 +1,4 @@
-"""TorchJD's weightings: by name with options or out of an aggregator; and those that cannot be used."""
+"""TorchJD's weightings: by name with options or from an aggregator; and those that cannot be used."""
 
 from __future__ import annotations
 

@@ -27,3 +27,12 @@ def eager() -> Iterator[None]:
         if "torch._dynamo" in sys.modules:  # otherwise nothing has been compiled
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         yield
+
+
+def check_forward(forward: object) -> None:
+    """What computes a batch is called several times."""
+    if not callable(forward):
+        raise TypeError(
+            f"`forward` must be a callable without arguments, got {type(forward).__name__}: "
+            "e.g. functools.partial(model, **batch)."
+        )

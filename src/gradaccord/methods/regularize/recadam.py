@@ -31,19 +31,23 @@ class RecAdam(torch.optim.Optimizer):
         lambda(t) = sigmoid(k (t - t0)), or min(1, t / t0), or `constant`;  t = 1, 2, ... steps
 
     Minimises lambda L + (1 - lambda) gamma/2 |theta - theta*|^2 with the pull decoupled from the
-    moments. With lambda = 1 it is torch's AdamW (whose eps, added after the bias correction, and
-    whose place of the weight decay it shares; the authors' code adds eps before and decays last).
-    The pull is over soon after t0 (sigmoid, linear): choose t0 relative to the length of training.
-    Cost: no batch gradient more than Adam and one more copy of the weights; a step of the
-    optimiser takes about 1.4 of fused AdamW while it pulls, as much as fused AdamW afterwards.
-    Differs from L2-SP, whose pull goes through Adam's moments and never ends.
+    moments. With lambda = 1 it is torch's AdamW: weight decay first, eps added after the bias
+    correction (the authors' code adds eps before it and decays last). The pull is over soon after t0
+    (sigmoid, linear): choose t0 relative to the length of training. Cost: the batch gradients of Adam
+    and one more copy of the weights; an optimiser step takes about 1.4 times that of fused AdamW while
+    it pulls, the same afterwards. Differs from L2-SP, whose pull goes through Adam's moments and never
+    ends.
 
     Every option may be given per parameter group. New heads, which have no pretrained weights, are a
     group with new=True, and get plain AdamW:
 
         RecAdam([{"params": encoder.parameters()}, {"params": head.parameters(), "new": True}], lr=3e-5)
 
+    betas, eps, weight_decay: as in torch's AdamW.
+    gamma: the strength of the pull.
     anneal: the schedule of lambda, "sigmoid", "linear" or "constant".
+    k, t0: how steep the sigmoid is, and the step of its middle; a linear lambda reaches 1 at t0.
+    constant: lambda of anneal="constant".
     pretrained: theta* of the parameters in a group, in their order; by default the weights as they
         are when the optimiser is built. Always copied, and saved in `state_dict`.
     """
@@ -101,7 +105,7 @@ class RecAdam(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """One step of every group; raises before any weight moves where the pull would diverge."""
+        """One step of every group; if the pull would diverge, raises before any weight moves."""
         loss = None
         if closure is not None:
             with torch.enable_grad():

@@ -22,8 +22,9 @@ from gradaccord.methods.regularize.divergence import (
     read_outputs,
 )
 from gradaccord.methods.regularize.embedding import Side, find_embedding
-from gradaccord.methods.regularize.extra_pass import eager, extra_pass
+from gradaccord.methods.regularize.extra_pass import check_forward, eager, extra_pass
 from gradaccord.methods.regularize.noise import Ball, Norm, Variant, cosine
+from gradaccord.methods.regularize.regularizer import Regularizer
 from gradaccord.methods.regularize.teacher import Momentum, Teacher
 from gradaccord.methods.regularize.term_weight import TermWeight, Weight, is_on
 
@@ -40,7 +41,7 @@ class Probe:
 
     @property
     def ratio(self) -> float:
-        """How many times the adversary moves the outputs further than random noise does."""
+        """How many times as far as random noise the adversary moves the outputs."""
         return self.divergence / self.random if self.random > 0 else math.inf
 
 
@@ -89,16 +90,16 @@ class _Clean:
         return divergence(self.batch.kind, outputs, self.outputs, self.counted)
 
 
-class SMART:
+class SMART(Regularizer):
     """SMART (Jiang et al. 2020): smoothness against adversarial noise, and a slow teacher.
 
         d <- N(0, sigma^2);  g = gradient of l(f(x + d), f(x)) in d;  d <- P(d + eta g / |g|)
         loss = L + weight l(f(x + d), f(x)) + bregman l(f(x), f~(x))
         l: symmetric KL or squared difference (`kind`); x: embeddings; f~: moving-average teacher
 
-    with P onto |d| <= epsilon, eta = 100 epsilon, g normalised per sentence, gradient through both
-    sides of the first l, and the dropout masks of the clean pass in all passes. Wraps a loss, so that
-    it composes with every method:
+    P projects onto |d| <= epsilon, eta = 100 epsilon, g is normalised per sentence, the gradient goes
+    through both sides of the first l, and all passes use the dropout masks of the clean one. It wraps a
+    loss, so it works with every method:
 
         smart = SMART(model, weight=1.0)
         losses = {t: smart.loss(partial(model, **b), task=t) for t, b in batches.items()}
@@ -112,7 +113,7 @@ class SMART:
 
     weight: lambda_s, or one per task. 0 gives the plain loss bit for bit, random stream included.
     epsilon: "relative": 0.05 of the mean |embedding| of the batch; or a number.
-    ascent_steps: K; each costs a forward and half a backward pass more.
+    ascent_steps: K; each adds a forward and half a backward pass.
     norm: "inf": |d| <= epsilon in every coordinate; "l2": of a sentence, epsilon as root mean square.
     variant: "paper"; or "public", the noise of namisan/mt-dnn and archinetai/smart-pytorch, for
         comparison: d <- (d + 1e-3 g) / (|d + 1e-3 g|_inf + 1e-6) per token, with g not normalised. As
@@ -120,15 +121,14 @@ class SMART:
         `epsilon`, `norm` are not used.
     bregman: mu, the weight of the teacher's term; 0: no teacher. One number or one per task.
     momentum: the teacher's beta, or a function of the step: `teacher.paper_momentum(total_steps)`.
-    start, stop: the terms are on from step `start` until before `stop`; steps are counted by
-        `after_step`.
-    module, side: the module whose output (or "input", e.g. for images) is perturbed, if not the
-        word embedding of a Hugging Face model or the only embedding there is.
-    probe_every: steps between two measurements of how adversarial the noise is (one forward more
+    start, stop: the terms are on while start <= step < stop; `after_step` counts the steps.
+    module, side: the module whose output (or "input", e.g. for images) is perturbed. By default the
+        word embedding of a Hugging Face model, or the only embedding there is.
+    probe_every: steps between two measurements of how adversarial the noise is (one more forward pass
         each); 0: never.
     """
 
-    compares_outputs = True  # `loss` takes `kind`, `mask` and `counted`
+    compares_outputs = True
     network = None  # it trains nothing of its own
 
     def __init__(
@@ -180,17 +180,13 @@ class SMART:
         kind: "classification", "binary", "tokens", "span" or "regression", see `divergence`.
         task: the name under which weights are looked up and figures are logged.
         mask: true where there is no padding, as an attention mask [batch, length], or a list if the
-            embedding is called several times. By default what is not the padding token.
+            embedding is called several times. By default from the padding token.
         counted: true at the positions of the output that count, for "tokens" and "span". By default
             the mask, where input and output have the same positions (not in an encoder-decoder:
             give labels != -100).
         Under torch.no_grad() the plain loss is returned.
         """
-        if not callable(forward):
-            raise TypeError(
-                f"`forward` must be a callable without arguments, got {type(forward).__name__}: "
-                "e.g. functools.partial(model, **batch)."
-            )
+        check_forward(forward)
         if kind not in KINDS:
             raise ValueError(f"`kind` is {kind!r}: use one of {', '.join(map(repr, KINDS))}.")
         made: Any = partial(self._regularised, _Batch(forward, loss, kind, task, mask, counted))
@@ -201,13 +197,13 @@ class SMART:
         return {"smart/skipped": float(self.skipped)}
 
     def after_step(self) -> None:
-        """To be called after `optimizer.step()`: the teacher follows, and the step is counted."""
+        """Call this after `optimizer.step()`: it updates the teacher and counts the step."""
         if self.teacher is not None:
             self.teacher.update(self.step)
         self.step += 1
 
     def probe(self, forward: Callable[[], Any], **options: Any) -> Probe:
-        """Measure on a batch, given as to `loss`, how adversarial the noise is; nothing is changed."""
+        """Measure how adversarial the noise is on a batch, given as to `loss`; changes nothing."""
         made: Any = self.loss(forward, **options)
         (batch,) = made.args
         random = RandomState.capture(self.model.parameters())
@@ -229,7 +225,7 @@ class SMART:
         return {"step": self.step, "skipped": self.skipped, "teacher": teacher, "log": log}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a saved state; a fresh instance will do."""
+        """Continue from a saved state, also in a fresh instance."""
         if (state["teacher"] is None) != (self.teacher is None):
             raise ValueError(
                 "The state was saved with a teacher and this SMART has none, or the reverse: give the "

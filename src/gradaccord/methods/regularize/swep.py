@@ -15,13 +15,14 @@ from gradaccord.core.losses import Loss, LossFn, read_loss
 from gradaccord.core.replay import seeded
 from gradaccord.core.temporary_weights import buffers_of, preserved
 from gradaccord.methods.regularize.embedding import Place, find_embedding, find_encoder, pretrained
-from gradaccord.methods.regularize.extra_pass import eager
+from gradaccord.methods.regularize.extra_pass import check_forward, eager
+from gradaccord.methods.regularize.regularizer import Regularizer
 from gradaccord.methods.regularize.term_weight import TermWeight, Weight
 
 PRIOR = math.sqrt(0.1 / 0.9)  # the variance of the public code: sqrt(p / (1 - p)) with p = 0.1
 
 
-class SWEP(nn.Module):
+class SWEP(nn.Module, Regularizer):
     """SWEP (Lee et al. 2021): learned multiplicative noise on word embeddings.
 
         (m, log v) = network(h),  h: the encoder's states of the clean pass, without gradient
@@ -39,21 +40,21 @@ class SWEP(nn.Module):
         method.backward({t: swep.loss(partial(forward, model, b)) for t, b in batches.items()})
 
     Cost: about 2 plain steps; the public code runs the encoder a third time for h. Use it where a
-    pretrained model overfits or must hold on another domain. Differs from SMART, whose noise is
-    added and searched anew for every batch. A compiled model runs uncompiled while noise is on. Under
-    DDP use a method (`Sum(swep)` for plain training): DDP alone does not know the network.
+    pretrained model overfits or must work on another domain. Differs from SMART, whose noise is added,
+    and searched for on every batch. A compiled model runs uncompiled while noise is on. Under DDP use a
+    method (`Sum(swep)` for plain training): DDP alone does not know the network.
 
     weight: the share of the noisy loss, in [0, 1], or one per task. 0 gives the plain loss bit for
         bit, random stream included.
     beta: weight of the KL.
     prior_variance: s^2.
-    start, stop: on from step `start` until before `stop`; steps are counted by `after_step`.
-    module: the embedding, if it is not found by itself.
+    start, stop: noise is on while start <= step < stop; `after_step` counts the steps.
+    module: the embedding, if it is not found automatically.
     encoder: the module whose output is h, [batch, length, H], as a tensor or first in a tuple.
     hidden_size: H, where the model has no Hugging Face config; by default that of the embedding.
     """
 
-    compares_outputs = False
+    network: nn.Sequential
 
     def __init__(
         self,
@@ -116,17 +117,13 @@ class SWEP(nn.Module):
         forward: computes the batch; returns what `loss` takes, or else the loss itself, (loss, outputs)
             or a Hugging Face output with a loss. Called twice.
         task: the name under which weights are looked up and figures are logged.
-        mask: true where there is no padding, [batch, length]; by default what is not the padding token.
+        mask: true where there is no padding, [batch, length]; by default from the padding token.
         """
-        if not callable(forward):
-            raise TypeError(
-                f"`forward` must be a callable without arguments, got {type(forward).__name__}: "
-                "e.g. functools.partial(model, **batch)."
-            )
+        check_forward(forward)
         return partial(self._regularised, forward, loss, task, mask)
 
     def after_step(self) -> None:
-        """To be called after `optimizer.step()`: counts the steps of `start` and `stop`."""
+        """Call this after `optimizer.step()`: it counts the steps for `start` and `stop`."""
         self.step += 1
 
     def to_floats(self) -> dict[str, float]:
@@ -135,11 +132,11 @@ class SWEP(nn.Module):
         return log | {"swep/skipped": float(self.skipped)}
 
     def get_extra_state(self) -> dict[str, int]:
-        """Saved with `state_dict`, beside the model and the network."""
+        """What `state_dict` saves beside the model and the network."""
         return {"step": self.step, "skipped": self.skipped}
 
     def set_extra_state(self, state: dict[str, int]) -> None:
-        """Loaded by `load_state_dict`."""
+        """Restore what `get_extra_state` returned."""
         self.step, self.skipped = int(state["step"]), int(state["skipped"])
 
     def training_state(self) -> dict[str, Any]:

@@ -19,8 +19,8 @@ Momentum: TypeAlias = float | Callable[[int], float]
 class Teacher:
     """theta~ <- beta theta~ + (1 - beta) theta after every step; beta a number or a function of it.
 
-    Costs one copy of the trained weights (in float32 at least: a half-precision average would stand
-    still) and a pass over them a step. Frozen weights and buffers are the model's own.
+    Costs one copy of the trained weights (in float32 at least: a half-precision average would stop
+    moving) and a pass over them a step. Frozen weights and buffers are the model's own.
     """
 
     def __init__(self, model: nn.Module, momentum: Momentum = 0.99) -> None:
@@ -77,7 +77,7 @@ class Teacher:
         return {name: weight.clone() for name, weight in self.weights.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over saved weights."""
+        """Load the teacher's saved weights."""
         for name, saved in state.items():
             if name not in self.parameters or self.parameters[name].shape != saved.shape:
                 raise ValueError(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Literal
 
 import torch
@@ -16,13 +14,14 @@ from gradaccord.core.parameters import Model, Parameters
 from gradaccord.core.report import StepReport
 from gradaccord.core.sharding import local
 from gradaccord.methods.combine.plain import Sum
-from gradaccord.methods.trajectory.trajectory import copied, loaded, saved, swap
+from gradaccord.methods.trajectory.outer_weights import OuterWeights, copied, loaded, saved, swap
+from gradaccord.methods.trajectory.trajectory import check_gradient
 
 Average = Literal["ema", "swa"]
 DECAY = 0.999
 
 
-class Averaged(Method):
+class Averaged(OuterWeights):
     """Weight averaging: exponential (EMA, Polyak and Juditsky 1992; as teacher, Tarvainen and Valpola
     2017) or uniform (SWA, Izmailov et al. 2018, "Averaging Weights Leads to Wider Optima").
 
@@ -30,18 +29,18 @@ class Averaged(Method):
         phi   <- phi + a_n (theta - phi)                     n = 1, 2, ... from step `start` + 1 on
         EMA: a_n = (1 - decay) / (1 - decay^n)     SWA: a_n = 1 / n
 
-    phi is the weighted mean of all theta so far (the first weights have no part in it), and is what
+    phi is the weighted mean of all theta so far (the initial weights are not in it), and is what
     `outer_weights` shows: evaluate and save there. `finish` leaves phi in the model. Buffers (running
     statistics of batch norms) are those of theta, the model's own. Call `after_step` after every
-    `optimizer.step()`. A frozen parameter is not averaged; once unfrozen, it starts from what it is.
-    Cost: that of `Sum`, one copy of the weights and a pass over them a step. The control that tells
-    whether `SequentialReptile` gains by alignment or by averaging.
+    `optimizer.step()`. A frozen parameter is not averaged; once unfrozen, its mean starts from its
+    current value. Cost: that of `Sum`, one copy of the weights and a pass over them a step. The control
+    that tells whether `SequentialReptile` gains by alignment or by averaging.
 
     average: "ema" or "swa".
-    decay: of "ema", 0.999 by default; means over about 1 / (1 - decay) steps.
+    decay: of "ema", 0.999 by default; the mean is over about 1 / (1 - decay) steps.
     start: steps to take before the mean begins; until then phi is theta.
-    gradient: the method that fills `.grad`, e.g. PCGrad(model). By default the plain sum, and `options`
-        (engine, reduction, ...) are its.
+    gradient: the method that fills `.grad`, e.g. PCGrad(model). By default the plain sum, which takes
+        `options` (engine, reduction, ...).
     """
 
     def __init__(
@@ -61,25 +60,20 @@ class Averaged(Method):
             )
         if decay is not None and not 0 <= decay < 1:
             raise ValueError(f"`decay` is {decay}: it must be in [0, 1).")
-        if gradient is not None and options:
-            raise TypeError(
-                f"`gradient` was given together with {', '.join(sorted(options))}: these belong to the "
-                "gradient's own method, pass them there."
-            )
+        check_gradient(gradient, options)
         if not isinstance(model, torch.nn.Module):
             model = list(model)
         self.decay = 1.0 if average == "swa" else DECAY if decay is None else float(decay)
         self.start = whole_number("start", start, least=0)
         known = Parameters.of(model)
         self.parameters = dict(zip(known.names, known.tensors, strict=True))
+        self._phi = {}  # where phi is theta
         self.gradient = Sum(model, **options) if gradient is None else gradient
         self.step = 0  # optimiser steps taken
-        self._phi: dict[str, torch.Tensor] = {}  # empty where phi is theta
-        self._at_phi = False
         _warn_of_half_precision(known)
 
     def backward(self, losses: Losses) -> StepReport:
-        """As the gradient's own method. See `gradaccord.core.method.Method`."""
+        """As the method given as `gradient`. See `gradaccord.core.method.Method`."""
         self._refuse_at_phi("backward")
         return self.gradient.backward(losses)
 
@@ -104,34 +98,18 @@ class Averaged(Method):
         self._phi = phi
 
     def finish(self) -> bool:
-        """Leave phi in the weights: the mean is over, and a next one would begin anew."""
+        """Leave phi in the weights and end the mean; further steps would start a new one."""
         self._refuse_at_phi("finish")
         left = self.gradient.finish()
-        swap(self.parameters, self._phi, self._averaged())
+        swap(self.parameters, self._phi, self._apart())
         self._phi, self.step = {}, 0
         return left
 
-    @contextmanager
-    def outer_weights(self) -> Iterator[None]:
-        """A block at phi; afterwards the weights are theta again, bit for bit."""
-        if self._at_phi:
-            yield
-            return
-        names = self._averaged()
-        self._at_phi = True
-        try:
-            swap(self.parameters, self._phi, names)
-            yield
-        finally:
-            swap(self.parameters, self._phi, names)
-            self._at_phi = False
-
-    def _averaged(self) -> list[str]:
+    def _apart(self) -> list[str]:
         return [name for name in self._phi if self.parameters[name].requires_grad]
 
     def _state(self) -> dict[str, Any]:
         """The steps taken, phi by parameter name, the gradient's state."""
-        self._refuse_at_phi("state_dict")
         return {
             "step": self.step,
             "phi": saved(self.parameters, self._phi),
@@ -139,17 +117,9 @@ class Averaged(Method):
         }
 
     def _load(self, state: dict[str, Any]) -> None:
-        self._refuse_at_phi("load_state_dict")
         phi = loaded(self.parameters, "phi", state["phi"])
         self.gradient.load_state_dict(state["gradient"])
         self._phi, self.step = phi, int(state["step"])
-
-    def _refuse_at_phi(self, call: str) -> None:
-        if self._at_phi:
-            raise RuntimeError(
-                f"{call}() was called inside outer_weights(), where the weights are not those that are "
-                "trained: leave the block first."
-            )
 
 
 def _warn_of_half_precision(parameters: Parameters) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 
 from gradaccord.core.parameters import Model
-from gradaccord.methods.trajectory.trajectory import OptimizerState, Trajectory, copied
+from gradaccord.methods.trajectory.outer_weights import copied
+from gradaccord.methods.trajectory.trajectory import OptimizerState, Trajectory
 
 
 class FOMAML(Trajectory):

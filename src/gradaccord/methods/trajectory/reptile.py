@@ -12,7 +12,8 @@ from gradaccord.core.parameters import Model
 from gradaccord.core.report import StepReport
 from gradaccord.core.sharding import local
 from gradaccord.core.temporary_weights import weights_moved
-from gradaccord.methods.trajectory.trajectory import OptimizerState, Trajectory, loaded, saved
+from gradaccord.methods.trajectory.outer_weights import loaded, saved
+from gradaccord.methods.trajectory.trajectory import OptimizerState, Trajectory
 
 
 class Reptile(Trajectory):

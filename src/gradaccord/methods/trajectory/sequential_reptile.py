@@ -17,11 +17,11 @@ class SequentialReptile(Reptile):
         phi <- phi + eta (theta - phi)
 
     Give `backward` one task a step, drawn by `gradaccord.data.samplers.ProportionalTasks` (p_t ~
-    N_t^q), and the tasks' gradients are implicitly aligned; several tasks in a step are summed.
-    Cost: one batch gradient a step and one copy of the weights. Phi has gone 1 - (1 - eta)^n of the
-    way after n outer updates: let a run have at least 20 of them. The defaults are the paper's.
-    Differs from `MultiTaskReptile`, whose trajectories see one task each and are not aligned across
-    tasks; from `Reptile` by the defaults alone.
+    N_t^q), and the tasks' gradients are implicitly aligned; several tasks in a step are summed. Cost:
+    one batch gradient a step and one copy of the weights. Phi has gone 1 - (1 - eta)^n of the way after
+    n outer updates: plan at least 20 of them. The defaults are the paper's. Differs from
+    `MultiTaskReptile`, whose trajectories see one task each and are not aligned across tasks; from
+    `Reptile` by the defaults alone.
 
     With outer_lr=1 it is plain sequential training, bit for bit (nothing is interpolated and no
     state is reset): the control that a comparison with multi-task training needs.

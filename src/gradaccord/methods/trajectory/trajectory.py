@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -16,34 +15,35 @@ from gradaccord.core.method import Method
 from gradaccord.core.options import options_of
 from gradaccord.core.parameters import Model, Parameters, matching
 from gradaccord.core.report import StepReport
-from gradaccord.core.sharding import like, local
+from gradaccord.core.sharding import local
 from gradaccord.core.temporary_weights import weights_moved
 from gradaccord.methods.combine.combination import Combination
 from gradaccord.methods.combine.plain import Sum
+from gradaccord.methods.trajectory.outer_weights import OuterWeights, copied, loaded, saved
 
 OptimizerState = Literal["reset", "keep"]
 
 
-class Trajectory(Method):
-    """Base class: every inner step is an ordinary one; after `inner_steps` of them, one outer update.
+class Trajectory(OuterWeights):
+    """Base class: `inner_steps` ordinary optimiser steps, then one outer update.
 
-    phi are the outer weights, theta those that the optimiser moves. A trajectory starts with the
-    first `backward` after an outer update, from the weights as they are then; between trajectories
-    the model's weights are phi. Running statistics (BatchNorm) stay as the inner steps left them.
-    A frozen parameter (requires_grad=False) is neither moved nor reset, also if it was frozen in the
-    middle of a trajectory: it stays as it then was. Unfrozen, it takes part from the next step on.
+    phi are the outer weights, theta those that the optimiser moves. A trajectory starts with the first
+    `backward` after an outer update, from the weights as they are then; between trajectories the
+    model's weights are phi. Running statistics (BatchNorm) stay as the inner steps left them. A frozen
+    parameter (requires_grad=False) is neither moved nor reset. Frozen within a trajectory, it keeps its
+    value; once unfrozen, it takes part from the next step on.
 
     model: the module as it is called in the losses (wrapped in DDP, compiled, ...), or an iterable
         of (name, parameter) pairs.
     optimizer: the inner optimiser, needed for optimizer_state="reset".
     inner_steps: K, the optimiser steps of one trajectory.
-    outer_lr: eta in (0, 1], the share of the way that phi goes. It may be set anew between steps.
+    outer_lr: eta in (0, 1], the share of the way that phi goes. It may be changed between steps.
     optimizer_state: "reset" gives the parameters that an outer update moved a fresh optimiser state
         (moments; the learning rate and its schedule go on), "keep" leaves it.
     heads: names or prefixes of parameters that stay as trained: neither moved by the outer update
         nor reset. By default there are none: every trainable parameter takes part.
     gradient: the method that fills `.grad` at every step, e.g. PCGrad(model). By default the plain
-        gradient, and `options` (engine, reduction, ...) are its; it is not measured,
+        gradient, which takes `options` (engine, reduction, ...) and is not measured;
         gradient=Sum(model) is.
     """
 
@@ -59,9 +59,8 @@ class Trajectory(Method):
         gradient: Method | None = None,
         **options: Any,
     ) -> None:
-        of_gradient = options_of(
-            Combination, hidden=("model", "normalize")
-        )  # which needs several tasks
+        several = ("normalize", "memory", "decide")  # which need several tasks
+        of_gradient = options_of(Combination, hidden=("model", *several))
         unknown = sorted(set(options) - set(of_gradient))
         if unknown:
             own = options_of(type(self), hidden=("model", "optimizer"))
@@ -71,21 +70,15 @@ class Trajectory(Method):
             )
         if not isinstance(model, torch.nn.Module):
             model = list(model)
-        if gradient is not None and options:
-            raise TypeError(
-                f"`gradient` was given together with {', '.join(sorted(options))}: these belong to the "
-                "gradient's own method, pass them there."
-            )
+        check_gradient(gradient, options)
         self.inner_steps = whole_number("inner_steps", inner_steps)
         self.outer_lr = outer_lr
         self.optimizer_state = optimizer_state
         parameters = Parameters.of(model)
         kept = matching("heads", heads or (), parameters.names)
-        self.parameters = {
-            name: tensor
-            for name, tensor in zip(parameters.names, parameters.tensors, strict=True)
-            if name not in kept
-        }
+        named = zip(parameters.names, parameters.tensors, strict=True)
+        self.parameters = {name: tensor for name, tensor in named if name not in kept}
+        self._phi = {}
         if not self.parameters:
             raise ValueError(
                 f"`heads` names all {len(kept)} parameters: leave some to take part in the trajectory."
@@ -93,9 +86,7 @@ class Trajectory(Method):
         self.optimizer = _checked_optimizer(optimizer, optimizer_state, self.parameters)
         self.gradient = Sum(model, measure=False, **options) if gradient is None else gradient
         self.step = 0  # inner steps taken in this trajectory; at 0 the weights are phi
-        self._phi: dict[str, torch.Tensor] = {}
         self._has_gradient = False
-        self._at_phi = False
         self._warned: set[str] = set()
 
     @property
@@ -112,7 +103,7 @@ class Trajectory(Method):
         self._outer_lr = float(value)
 
     def backward(self, losses: Losses) -> StepReport:
-        """An ordinary gradient into `.grad`. See `gradaccord.core.method.Method`."""
+        """Put an ordinary gradient into `.grad`. See `gradaccord.core.method.Method`."""
         self._refuse_at_phi("backward")
         if self._has_gradient:
             self._warn_once(
@@ -126,7 +117,7 @@ class Trajectory(Method):
         return report
 
     def after_step(self) -> None:
-        """Count the optimiser step; the last one of a trajectory brings the outer update."""
+        """Count the optimiser step; after the last one of a trajectory, make the outer update."""
         self._refuse_at_phi("after_step")
         if not self._has_gradient:
             raise RuntimeError(
@@ -140,7 +131,7 @@ class Trajectory(Method):
             self._end()
 
     def finish(self) -> bool:
-        """End the trajectory now, with the steps it has; nothing to do between trajectories.
+        """End the trajectory now, with the steps taken so far; between trajectories this does nothing.
 
         For the end of training, where `inner_steps` does not divide the number of steps.
         """
@@ -150,30 +141,8 @@ class Trajectory(Method):
             self._end()
         return False
 
-    @contextmanager
-    def at_phi(self) -> Iterator[None]:
-        """Run a block (evaluation, saving the model) at phi; afterwards the weights are theta again.
-
-        Bit for bit, also when the block raises. Phi and theta change places, one tensor at a time,
-        so no second copy is made. Training inside the block is refused.
-        """
-        self._refuse_at_phi("at_phi")
-        names = self._moving()[0] if self.step > 0 else []
-        self._at_phi = True
-        try:
-            swap(self.parameters, self._phi, names)
-            yield
-        finally:
-            swap(self.parameters, self._phi, names)  # the same, whatever the block has frozen
-            self._at_phi = False
-
-    def outer_weights(self) -> AbstractContextManager[None]:
-        """As `at_phi`; a block within such a block is the same one."""
-        return nullcontext() if self._at_phi else self.at_phi()
-
     def _state(self) -> dict[str, Any]:
         """The steps taken, phi by parameter name (only inside a trajectory), the gradient's state."""
-        self._refuse_at_phi("state_dict")
         return {
             "inner_steps": self.inner_steps,
             "step": self.step,
@@ -182,7 +151,6 @@ class Trajectory(Method):
         }
 
     def _load(self, state: dict[str, Any]) -> None:
-        self._refuse_at_phi("load_state_dict")
         if state["inner_steps"] != self.inner_steps:
             raise ValueError(
                 f"The state was saved with inner_steps={state['inner_steps']}, and this method has "
@@ -201,7 +169,7 @@ class Trajectory(Method):
 
     def _begin(self) -> None:
         """Hold the weights as phi at the start of a trajectory; a parameter unfrozen later, then."""
-        inside = set(self._moving()[0]) if self.step > 0 else set()
+        inside = set(self._apart())
         held = dict(self._phi) if self.step > 0 else self._phi
         phi = {}
         for name, parameter in self.parameters.items():
@@ -236,6 +204,9 @@ class Trajectory(Method):
         for parameter in moved:
             self.optimizer.state.pop(parameter, None)
 
+    def _apart(self) -> list[str]:
+        return self._moving()[0] if self.step > 0 else []
+
     def _moving(self) -> tuple[list[str], list[torch.Tensor], list[torch.Tensor]]:
         """The parameters of this trajectory but for those frozen since: names, theta and phi.
 
@@ -252,13 +223,6 @@ class Trajectory(Method):
                     "trajectories, e.g. after finish()."
                 )
         return names, theta, phi
-
-    def _refuse_at_phi(self, call: str) -> None:
-        if self._at_phi:
-            raise RuntimeError(
-                f"{call}() was called inside at_phi(), where the weights are not those of the "
-                "trajectory: leave the block first."
-            )
 
     def _warn_of_half_precision(self) -> None:
         if self.step > 0 or self.outer_lr == 1:
@@ -277,53 +241,13 @@ class Trajectory(Method):
             warnings.warn(message, stacklevel=stacklevel)
 
 
-def copied(parameter: torch.Tensor, memory: torch.Tensor | None) -> torch.Tensor:
-    """The weights as they are now (this process's part), in `memory` if they fit there."""
-    part = local(parameter.detach())
-    if memory is None or (memory.shape, memory.dtype, memory.device) != (
-        part.shape,
-        part.dtype,
-        part.device,
-    ):
-        return part.clone()
-    return memory.copy_(part)
-
-
-@torch.no_grad()
-def swap(
-    parameters: dict[str, torch.Tensor], tensors: dict[str, torch.Tensor], names: list[str]
-) -> None:
-    """Let weights and what is kept beside them change places, one tensor at a time."""
-    for name in names:
-        weights, kept = local(parameters[name].detach()), tensors[name]
-        held = weights.clone()
-        weights.copy_(kept)
-        kept.copy_(held)
-    weights_moved()
-
-
-def saved(
-    parameters: dict[str, torch.Tensor], tensors: dict[str, torch.Tensor]
-) -> dict[str, torch.Tensor]:
-    """Copies of what is kept beside the weights, sharded as they are."""
-    return {name: like(parameters[name], tensor.clone()) for name, tensor in tensors.items()}
-
-
-def loaded(
-    parameters: dict[str, torch.Tensor], field: str, state: dict[str, torch.Tensor]
-) -> dict[str, torch.Tensor]:
-    """What `saved` gave, as this process's parts; it must fit the parameters."""
-    tensors = {}
-    for name, tensor in state.items():
-        parameter = parameters.get(name)
-        if parameter is None or parameter.shape != tensor.shape:
-            here = "not in this model" if parameter is None else f"{tuple(parameter.shape)} here"
-            raise ValueError(
-                f"The state's `{field}` holds {name!r} of shape {tuple(tensor.shape)}, which is "
-                f"{here}: load it with the model and the `heads` that it was saved with."
-            )
-        tensors[name] = torch.empty_like(local(parameter.detach())).copy_(local(tensor))
-    return tensors
+def check_gradient(gradient: Method | None, options: Mapping[str, Any]) -> None:
+    """A method for the gradient is given ready, or made by the options; not both."""
+    if gradient is not None and options:
+        raise TypeError(
+            f"`gradient` was given together with {', '.join(sorted(options))}: these belong to the "
+            "gradient's own method, pass them there."
+        )
 
 
 def _checked_optimizer(optimizer: Any, state: str, parameters: dict[str, torch.Tensor]) -> Any:

@@ -14,12 +14,12 @@ class DWA(LossWeighting):
 
         r_t = M_t(k - 1) / M_t(k - 2),    w = T softmax(r / temperature)
 
-    M_t(k) is the mean loss of task t over the k-th window of steps (the paper's epoch). The weights of
-    a task are 1 relative to the others (r = 1) until two windows are full; a window without the task
-    is no window for it. The losses must be positive. Cost: see `LossWeighting`.
+    M_t(k) is the mean loss of task t over the k-th window of steps (the paper's epoch). r_t is 1 until
+    two windows are full; windows without the task do not count for it. The losses must be positive.
+    Cost: see `LossWeighting`.
 
     temperature: the higher, the more equal the weights.
-    window: steps that a mean is over.
+    window: the number of steps in a window.
     """
 
     def __init__(

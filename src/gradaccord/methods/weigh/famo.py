@@ -1,4 +1,4 @@
-"""FAMO: weights that let all losses fall at one rate, learned from the losses alone."""
+"""FAMO: weights that let all losses fall at the same rate, learned from the losses alone."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class FAMO(LossWeighting):
 
     A task whose loss fell faster than the others' loses weight. The published code runs every batch
     forward a second time, after the step, for the losses "after it". Here these are the losses of the
-    task's next batch, which costs nothing and is noisier. Tasks that the step before lacked wait.
-    Losses must be above `min_losses`. Cost: see `LossWeighting`.
+    task's next batch, which costs nothing and is noisier. The xi of tasks that were absent from the
+    step before do not change. Losses must be above `min_losses`. Cost: see `LossWeighting`.
 
     lr, weight_decay: of the logits xi.
     min_losses: the least loss that each task can have; 0 where not given.

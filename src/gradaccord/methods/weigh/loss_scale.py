@@ -9,13 +9,13 @@ from gradaccord.methods.weigh.loss_weighting import LossWeighting, above
 
 
 class LossScale(LossWeighting):
-    """Losses brought to one scale, that of their own running means.
+    """Each loss divided by its running mean, which brings all losses to one scale.
 
         m_t <- decay m_t + (1 - decay) L_t,   w_t = (1 - decay^n_t) / m_t
 
-    n_t counts the steps that had task t: the mean is over those alone, so that the first weight is
-    1 / L_t. The plain baseline of weighting: what a method learns should beat it. The losses must be
-    positive. Cost: see `LossWeighting`.
+    n_t counts the steps that had task t: the mean is over those alone, and the first weight is 1 / L_t.
+    The plain baseline of weighting: learned weights should beat it. The losses must be positive. Cost:
+    see `LossWeighting`.
 
     decay: 0.99 remembers about a hundred steps; 0 divides each loss by itself, whose gradient is that
         of the sum of log losses.

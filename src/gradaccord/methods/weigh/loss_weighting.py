@@ -23,17 +23,21 @@ class LossWeighting(Method):
 
         g = sum_t w_t g_t,   w = weigh(L_1, ..., L_T)
 
-    The weights are constants to the gradient, and hold for heads too. State is kept by task name: a
-    task may be absent from a step. No gradient is read, so the report has losses and weights alone.
+    The weights count as constants in the gradient, and apply to heads too. State is kept by task name:
+    a task may be absent from a step. No gradient is read, so the report has only losses and weights.
     Cost: one batch under several heads runs forward and backward once and has one gradient in memory.
-    Own batches (and micro-batches) cost T batch gradients and T gradients of memory, as `Sum` does.
+    With a batch for each task (or micro-batches) it costs T batch gradients and T gradients of memory,
+    as `Sum` does.
 
     model: the module as it is called in the losses (wrapped in DDP, compiled, ...), or an iterable
         of (name, parameter) pairs.
     reduction: "sum" over tasks, or "mean", which divides by the number of tasks in the step.
     engine: None for plain torch, a torch.amp.GradScaler, an Accelerator, a Fabric, or an Engine.
-    seed: of the method's own random generator, to be the same on every process.
+    seed: of the method's own random generator; give every process the same.
     """
+
+    combines = True
+    loss_only = True
 
     def __init__(
         self, model: Model, *, reduction: Reduction = "sum", engine: Any = None, seed: int = 0
@@ -47,13 +51,13 @@ class LossWeighting(Method):
 
     @abstractmethod
     def weigh(self, losses: dict[str, float]) -> dict[str, float]:
-        """The weight of each task, in the order given (by name); the method's state moves on.
+        """The weight of each task, in the order given (by name); also updates the method's state.
 
         losses: of the joined batch of all processes, finite.
         """
 
     def backward(self, losses: Losses) -> StepReport:
-        """Fill `.grad` by the weighted losses. See `gradaccord.core.method.Method`."""
+        """Fill `.grad` with the weighted losses' gradient. See `gradaccord.core.method.Method`."""
         started = time.perf_counter()
         before = take(self.parameters)
         state = self.state_dict()

@@ -1,4 +1,4 @@
-"""Random loss weighting: weights drawn anew in every step."""
+"""Random loss weighting: weights redrawn at every step."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ class RLW(LossWeighting):
 
         w = T softmax(z),    z ~ N(0, 1) for each task
 
-    The control of all weightings: one that does no better than random weights has learned nothing. The
-    draws are the method's own (`seed`). Losses may have any sign. Cost: see `LossWeighting`.
+    The control for all weightings: one that does no better than random weights has learned nothing.
+    Draws come from the method's own generator (`seed`). Losses may have any sign. Cost: see
+    `LossWeighting`.
     """
 
     def weigh(self, losses: dict[str, float]) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Any scalarizer of TorchJD by name: one number of all losses, whose slopes are the weights."""
+"""Any scalarizer of TorchJD by name: one number from all losses, whose slopes are the weights."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ LEARNING_RATE = 0.025
 
 
 class TorchJDLoss(LossWeighting):
-    """A scalar of all losses by a `torchjd.scalarization` scalarizer.
+    """One number from all losses, by a `torchjd.scalarization` scalarizer.
 
         min over theta of  s(L_1, ..., L_T),    w_t = ds / dL_t
 
     `TorchJDLoss(model, "GeometricMean")`, `TorchJDLoss(model, "PBI", theta=1.0, weights=[1, 2])`. One
     that learns a number for each task (IMTLL, UW) takes plain gradient steps on them. Values by task
     are in the order of `tasks`, by name if it is not given; then all tasks must be in every step. DWA
-    and FAMO have methods of their own here. Random draws are the method's own. Cost: see
-    `LossWeighting`.
+    and FAMO have methods of their own here. Random draws come from the method's own generator. Cost:
+    see `LossWeighting`.
 
-    scalarizer: a name with its options behind it; lists are taken for tensors.
-    lr: of what it learns, 0.025 by default.
+    scalarizer: a name, with its options as further arguments; lists become tensors.
+    lr: learning rate of what it learns, 0.025 by default.
     tasks: the tasks in order.
     """
 
@@ -135,7 +135,7 @@ def known_scalarizer(name: str) -> str:
     found = canonical(str(name), _classes())
     if found in OWN:
         raise ValueError(
-            f"`scalarizer` is {found}, which must know of epochs or steps: use "
+            f"`scalarizer` is {found}, which needs to know epochs or steps: use "
             f"the method {OWN[found]!r}."
         )
     usable = [known for known in _classes() if known not in OWN]

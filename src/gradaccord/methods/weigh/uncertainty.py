@@ -1,4 +1,4 @@
-"""Uncertainty weighting: each task's loss by its learned noise."""
+"""Uncertainty weighting: each task's loss is weighted by its learned noise."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class UncertaintyWeighting(LossWeighting):
     point. At rest exp(s_t) = L_t: every loss is divided by twice its size. The losses must not be
     negative. Cost: see `LossWeighting`. Differs from `LossScale` by learning the scale slowly.
 
-    lr: of the s_t.
+    lr: learning rate of the s_t.
     """
 
     def __init__(self, model: Model, *, lr: float = 0.025, **options: Any) -> None:

@@ -15,12 +15,13 @@ from torch.nn.functional import dropout as drop
 from torch.nn.functional import relu
 from torch.nn.utils.rnn import pad_sequence
 
+from gradaccord.data.encoded import Batch
 from gradaccord.data.files.bad_files import reading
 from gradaccord.data.text.masking import Tokens as MaskTokens
 from gradaccord.models.tokens import Encoding, Truncation
 from gradaccord.models.trunks.execution import checkpoint_blocks
 from gradaccord.models.trunks.huggingface import checked_pooling
-from gradaccord.models.trunks.trunk import Batch, Pooling, States, Trunk, save_own
+from gradaccord.models.trunks.trunk import Pooling, States, Trunk, save_own
 
 MODEL_TYPE = "gradaccord-characters"
 VOCABULARY = "characters.json"
@@ -101,7 +102,7 @@ class CharacterTrunk(Trunk):
         return States(states, batch["attention_mask"], self.pooling)
 
     def checkpoint(self) -> None:
-        """Around its blocks."""
+        """Recompute each block."""
         checkpoint_blocks(self.encoder.blocks)
 
     def masked_lm_head(self) -> nn.Module:
@@ -165,7 +166,7 @@ class CharacterTokens:
     def load(cls, folder: Path) -> CharacterTokens:
         """Read what `save` wrote."""
         path = folder / VOCABULARY
-        with reading(path, "save the model anew"):
+        with reading(path, "save the model again"):
             return cls(json.loads(path.read_text(encoding="utf-8")))
 
     def save(self, folder: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Any, Literal
 
 import torch
 from torch import nn
 from torch.nn.functional import batch_norm, conv2d, leaky_relu, max_pool2d, relu
+
+from gradaccord.core.checks import one_of, whole_number
 
 Downsample = Literal["stride", "pool"]
 Order = Literal["norm-activation-pool", "norm-pool-activation", "pool-norm-activation"]
@@ -52,9 +54,8 @@ class Conv4(nn.Module):
         super().__init__()
         numbers = {"ways": ways, "channels": channels, "size": size, "filters": filters}
         for field, number in numbers.items():
-            if number < 1:
-                raise ValueError(f"`{field}` must be at least 1, got {number!r}.")
-        choices = {
+            whole_number(field, number)
+        choices: dict[str, tuple[str, Any]] = {
             "downsample": (downsample, Downsample),
             "order": (order, Order),
             "activation": (activation, Activation),
@@ -62,8 +63,7 @@ class Conv4(nn.Module):
             "start": (start, Start),
         }
         for field, (value, allowed) in choices.items():
-            if value not in get_args(allowed):
-                raise ValueError(f"`{field}` must be one of {get_args(allowed)}, got {value!r}.")
+            one_of(field, value, allowed)
         self.ways, self.channels, self.size, self.filters = ways, channels, size, filters
         self.downsample: Downsample = downsample
         self.blocks = nn.ModuleList()
@@ -131,7 +131,7 @@ class Conv4(nn.Module):
 class ShiftedBatchNorm(nn.BatchNorm2d):
     """Batch norm with a bias and no weight.
 
-    The bias is added apart: torch cannot differentiate twice a batch norm that has a bias alone.
+    The bias is added separately: torch cannot differentiate twice a batch norm that has a bias alone.
     """
 
     def __init__(self, filters: int, *, eps: float, track_running_stats: bool) -> None:

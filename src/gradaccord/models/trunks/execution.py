@@ -15,7 +15,8 @@ from torch.utils.checkpoint import checkpoint
 
 from gradaccord.core.replay import RandomState
 from gradaccord.core.temporary_weights import buffers_of, preserved
-from gradaccord.models.trunks.trunk import Batch, Trunk
+from gradaccord.data.encoded import Batch
+from gradaccord.models.trunks.trunk import Trunk
 
 BACKEND: str | Callable[..., Any] = "inductor"  # torch.compile's own choice
 
@@ -76,7 +77,7 @@ def _recomputed(
 def _contexts(
     norms: list[_BatchNorm],
 ) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-    """Of the forward pass, and of its repetition."""
+    """The contexts of the forward pass and of its repetition."""
     return nullcontext(), _statistics_kept(norms)
 
 

@@ -59,7 +59,7 @@ class Parts:
 
 
 def modules_of(trunk: Trunk, parts: Iterable[str]) -> list[str]:
-    """The names of the modules of some parts; an unknown part is refused with those that there are."""
+    """The names of the modules of some parts; an unknown part is an error that lists the known ones."""
     known = Parts.of(trunk)
     names = []
     for part in parts:
@@ -98,7 +98,7 @@ def _labels(names: Sequence[str]) -> list[str]:
 
 
 def _part(name: str, module: nn.Module) -> str:
-    """Of a module that holds weights of its own."""
+    """The part that a module with weights of its own belongs to."""
     if "embed" in name.lower() or isinstance(module, nn.Embedding):
         return EMBEDDINGS
     steps = [step for step in name.split(".") if step not in WRAPPERS]

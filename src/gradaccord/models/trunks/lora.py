@@ -18,7 +18,7 @@ M = TypeVar("M", bound=nn.Module)
 def add_lora(trunk: Trunk, options: Mapping[str, Any]) -> None:
     """W x becomes W x + (lora_alpha / r) B A x in the target modules; only A and B are trained.
 
-    B starts at 0: the outputs are those of the pretrained weights. Its A is drawn from torch's global
+    B starts at 0: the outputs are those of the pretrained weights. A is drawn from torch's global
     generator. options: those of `peft.LoraConfig`.
     """
     try:
@@ -31,8 +31,8 @@ def add_lora(trunk: Trunk, options: Mapping[str, Any]) -> None:
     inner: Any = getattr(trunk, "model", None)
     if inner is None:
         raise ValueError(
-            f"`model.lora` needs a Hugging Face model, and a {type(trunk).__name__} is none: leave it "
-            "out; `model.freeze` takes any model."
+            f"`model.lora` needs a Hugging Face model, and a {type(trunk).__name__} is not one: leave "
+            "it out; `model.freeze` takes any model."
         )
     try:
         peft.inject_adapter_in_model(peft.LoraConfig(**options), inner)
@@ -50,7 +50,7 @@ def has_lora(model: nn.Module) -> bool:
 
 
 def merge_lora(model: nn.Module) -> None:
-    """Add B A to the weights, for good: the model has the modules and names that it had without."""
+    """Add B A to the weights, for good: the modules and names are those before `add_lora`."""
     for name, module in list(model.named_modules()):
         if hasattr(module, "lora_A"):
             layer: Any = module

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from gradaccord.data.encoded import IGNORED
+from gradaccord.data.encoded import IGNORED, Batch
 from gradaccord.models.tokens import HuggingFaceTokens
 from gradaccord.models.trunks.execution import checkpoint_model
 from gradaccord.models.trunks.huggingface import (
@@ -20,7 +20,7 @@ from gradaccord.models.trunks.huggingface import (
     pretrained,
     quiet,
 )
-from gradaccord.models.trunks.trunk import Batch, Pooling, States, Trunk
+from gradaccord.models.trunks.trunk import Pooling, States, Trunk
 
 
 class Seq2SeqTrunk(Trunk):
@@ -72,7 +72,7 @@ class Seq2SeqTrunk(Trunk):
         return [self.tokens.decode(ids).strip() for ids in written.tolist()]
 
     def checkpoint(self) -> None:
-        """Through the model's own switch."""
+        """Use the model's own checkpointing."""
         checkpoint_model(self.model)
 
     def options(self) -> dict[str, Any]:

@@ -6,14 +6,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from gradaccord.data.encoded import Batch
+
 Pooling = Literal["cls", "mean"]
-Batch = dict[str, torch.Tensor]
 
 
 @dataclass(frozen=True)
@@ -23,10 +24,13 @@ class States:
     tokens: torch.Tensor  # [sequences, length, hidden]
     mask: torch.Tensor  # [sequences, length] 1 for tokens, 0 for padding
     pooling: Pooling = "cls"
+    sentences: torch.Tensor | None = None  # of trunks that make them in layers of their own
 
     @property
     def pooled(self) -> torch.Tensor:
-        """[sequences, hidden]: the first token's vector, or the mean over the tokens."""
+        """[sequences, pooled_width]: the first token's vector, the mean of all, or the trunk's own."""
+        if self.sentences is not None:
+            return self.sentences
         if self.pooling == "cls":
             return self.tokens[:, 0]
         mask = self.mask.unsqueeze(-1).to(self.tokens.dtype)
@@ -39,9 +43,15 @@ class Trunk(nn.Module):
     hidden: int
     dropout: float  # the default of the heads
     frozen: tuple[str, ...] = ()  # modules inside (`models.trunks.freezing`)
+    tables: tuple[str, ...] = ()  # embeddings inside that are too large to be stepped as a whole
+
+    @property
+    def pooled_width(self) -> int:
+        """The width of a sequence's vector."""
+        return self.hidden
 
     def train(self, mode: bool = True) -> Trunk:
-        """As of any module, but batch norms that are frozen keep their running statistics."""
+        """As in any module, but frozen batch norms keep their running statistics."""
         super().train(mode)
         for name in self.frozen:
             for module in self.get_submodule(name).modules():
@@ -58,7 +68,7 @@ class Trunk(nn.Module):
         return {}
 
     def checkpoint(self) -> None:
-        """From now on, compute activations inside blocks again in the backward pass: less memory."""
+        """From now on, recompute activations inside blocks in the backward pass: less memory."""
         raise ValueError(
             f"A {type(self).__name__} cannot recompute its activations: set train.checkpointing to "
             "false."
@@ -71,14 +81,6 @@ class Trunk(nn.Module):
     def save(self, folder: Path) -> None:
         """Write configuration and weights so that `load` (and Hugging Face's own) can read them."""
         raise NotImplementedError
-
-
-class Head(Protocol):
-    """A module that turns the trunk's view of a batch into what its task's loss takes."""
-
-    def __call__(self, trunk: Trunk, batch: Batch) -> torch.Tensor | dict[str, torch.Tensor]:
-        """Call the trunk once and read its states."""
-        ...
 
 
 def save_own(trunk: Trunk, folder: Path, config: Mapping[str, Any]) -> None:

@@ -1,1 +1,1 @@
-"""Experiments that are no comparison of training configurations: one file each, run by `pool`."""
+"""Experiments that do not compare training configurations: one file each, run by `pool`."""

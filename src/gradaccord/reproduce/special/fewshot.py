@@ -10,18 +10,17 @@ from gradaccord.meta.results import FewShotResults
 from gradaccord.meta.run import Run
 from gradaccord.meta.settings import settings_for
 from gradaccord.reproduce.records import Point, thinned
-from gradaccord.reproduce.special.outcome import Interrupted, Outcome
-from gradaccord.runs.interrupts import Interrupts
+from gradaccord.reproduce.special.outcome import SpecialOutcome
+from gradaccord.runs.endings import Interrupted
 
 
-def fewshot(settings: dict[str, Any], seed: int, *, data: Path | None, folder: Path) -> Outcome:
+def fewshot(settings: dict[str, Any], seed: int, *, data: Path | None, folder: Path) -> SpecialOutcome:
     """settings: fields of `FewShotSettings`, and `preset`. A killed run goes on from its checkpoint."""
     chosen = settings_for(**settings)
     splits = load(chosen.data, chosen.data_dir or data, size=chosen.size)
-    with Interrupts() as interrupts:
-        run = Run(chosen, splits, folder, seed)
-        if not run.train(stop=lambda: interrupts.noted):
-            raise Interrupted
+    run = Run(chosen, splits, folder, seed)
+    if not run.train():
+        raise Interrupted
     found = FewShotResults.read(folder) if FewShotResults.exists(folder) else run.test()
     curve = [
         Point(
@@ -33,7 +32,7 @@ def fewshot(settings: dict[str, Any], seed: int, *, data: Path | None, folder: P
     scores = {"accuracy": found.single.value, "interval": found.single.interval, **by_step}
     if found.ensemble is not None:
         scores["ensemble"] = found.ensemble.value
-    return Outcome(
+    return SpecialOutcome(
         test={chosen.data: scores},
         chance={chosen.data: {"chance": 100 / chosen.ways}},
         curve=thinned(curve),

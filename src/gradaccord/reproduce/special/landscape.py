@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from gradaccord.reproduce.special.outcome import Outcome
+from gradaccord.reproduce.special.outcome import SpecialOutcome
 from gradaccord.showcase.landscape.problem import STARTS
 from gradaccord.showcase.landscape.runs import Row, run
 
 
-def landscape(settings: dict[str, Any], seed: int, *, data: Path | None, folder: Path) -> Outcome:
+def landscape(
+    settings: dict[str, Any], seed: int, *, data: Path | None, folder: Path
+) -> SpecialOutcome:
     """settings: those of `showcase.landscape.runs.run`, whose `seeds` are runs of the random methods;
     and `starts`: points [x, y] of its `STARTS`, by default all three.
 
@@ -35,7 +37,7 @@ def landscape(settings: dict[str, Any], seed: int, *, data: Path | None, folder:
         }
         for name, rows in groups.items()
     }
-    return Outcome(test=test, trained=list(dict.fromkeys(row.method for row in result.rows)))
+    return SpecialOutcome(test=test, trained=list(dict.fromkeys(row.method for row in result.rows)))
 
 
 def _starts(given: Any) -> list[tuple[float, ...]]:

@@ -12,12 +12,8 @@ from gradaccord.runs.results import Cost, Scores
 from gradaccord.runs.usage import cpu_seconds, peak_memory
 
 
-class Interrupted(Exception):  # noqa: N818
-    """Ctrl-C inside an experiment that can be continued."""
-
-
 @dataclass
-class Outcome:
+class SpecialOutcome:
     """Scores by task and metric; the first metric of a task is its main one."""
 
     test: Scores
@@ -35,7 +31,7 @@ class Experiment(Protocol):
 
     def __call__(
         self, settings: dict[str, Any], seed: int, *, data: Path | None, folder: Path
-    ) -> Outcome:
+    ) -> SpecialOutcome:
         """Run it. folder: for what it has to keep to be continued."""
 
 

@@ -1,21 +1,19 @@
-"""The special experiments by name, and their missing runs side by side in processes."""
+"""The special experiments by name, and their missing runs in parallel processes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from importlib import import_module
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from gradaccord.compare.processes import threads_of_each
+from gradaccord.compare.processes import Runner
 from gradaccord.core.did_you_mean import nearest
 from gradaccord.reproduce.plan import Planned
 from gradaccord.reproduce.records import RunRecord
-from gradaccord.reproduce.special.outcome import Experiment, Interrupted, measured
+from gradaccord.reproduce.special.outcome import Experiment, measured
+from gradaccord.runs.endings import Interrupted
 
 EXPERIMENTS = ("fewshot", "landscape", "spurious_cues", "valley")  # modules with a function of the name
 
@@ -34,7 +32,7 @@ def run_specials(
     data: Path | None,
     out: Path,
     results: Path,
-    jobs: int,
+    runner: Runner,
     say: Callable[[str], None],
 ) -> dict[str, str]:
     """Run them; what failed, with the reason, by label. A record is written as soon as one is done."""
@@ -46,10 +44,7 @@ def run_specials(
         record.save(planned.path(results).parent)
         say(f"{planned.label}: average {record.value():.4g}, {record.cost.seconds:.1f} s")
 
-    context = get_context("spawn")
-    with ProcessPoolExecutor(
-        jobs, mp_context=context, initializer=torch.set_num_threads, initargs=(threads_of_each(jobs),)
-    ) as pool:
+    with runner.pool() as pool:
         going = {
             pool.submit(_one, kind, one.settings, one.seed, data, one.folder(out)): one
             for one in wanted

@@ -1,4 +1,4 @@
-"""Spurious cues: ten domains, one weak cue in all of them, and a strong one of each domain's own.
+"""Spurious cues: ten domains, one weak cue in all of them, and a different strong cue in each.
 
 A label y = ±1 moves feature 0 by `common` in every domain, feature 1 + d by `own` in domain d alone;
 all else is noise of deviation 1. In a new domain only the common cue is left. Does aligning gradients
@@ -21,12 +21,13 @@ from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from gradaccord.core.replay import seeded
-from gradaccord.methods.registry import find_method
+from gradaccord.core.threads import one_thread
+from gradaccord.methods.registry import BASELINE, find_method
 from gradaccord.reproduce.records import Point, thinned
-from gradaccord.reproduce.special.outcome import Outcome
+from gradaccord.reproduce.special.outcome import SpecialOutcome
 
 DEFAULTS: dict[str, Any] = {
-    "method": "sum", "model": "linear", "hidden": 32, "domains": 10, "noise": 20, "common": 0.5,
+    "method": BASELINE, "model": "linear", "hidden": 32, "domains": 10, "noise": 20, "common": 0.5,
     "own": 2.0, "examples": 200, "test_examples": 5000, "batch_size": 20, "lr": [0.1, 0.3, 1.0],
     "steps": 200, "losses": [0.6, 0.55, 0.5],
 }  # fmt: skip
@@ -34,7 +35,9 @@ DEFAULTS: dict[str, Any] = {
 Batch = tuple[torch.Tensor, torch.Tensor]  # features, labels 0 or 1
 
 
-def spurious_cues(settings: dict[str, Any], seed: int, *, data: Path | None, folder: Path) -> Outcome:
+def spurious_cues(
+    settings: dict[str, Any], seed: int, *, data: Path | None, folder: Path
+) -> SpecialOutcome:
     """settings: as `DEFAULTS`. Scores: accuracy in the new domain at each training loss, NaN where the
     training loss did not fall so far.
 
@@ -43,14 +46,12 @@ def spurious_cues(settings: dict[str, Any], seed: int, *, data: Path | None, fol
     """
     unknown = set(settings) - set(DEFAULTS)
     if unknown:
-        raise ValueError(f"`{min(unknown)}` is no setting of spurious_cues: {', '.join(DEFAULTS)}.")
+        raise ValueError(
+            f"`{min(unknown)}` is not a setting of spurious_cues: use {', '.join(DEFAULTS)}."
+        )
     chosen = DEFAULTS | settings
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # so small a model is slower on several
-    try:
+    with one_thread():
         tried = {rate: _trained(chosen, rate, seed) for rate in chosen["lr"]}
-    finally:
-        torch.set_num_threads(threads)
     target = min(chosen["losses"])
 
     def rank(rate: float) -> tuple[bool, float]:
@@ -63,7 +64,7 @@ def spurious_cues(settings: dict[str, Any], seed: int, *, data: Path | None, fol
     found = {
         f"loss {at:g}": {"accuracy": accuracy_at(at, losses, accuracies)} for at in chosen["losses"]
     }
-    return Outcome(
+    return SpecialOutcome(
         test=found,
         train_loss=losses[-1],
         probes={

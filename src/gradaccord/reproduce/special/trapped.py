@@ -1,4 +1,4 @@
-"""What the records of the plane with three optima say: who ends trapped, at own and at equal rates."""
+"""What the records of the plane with three optima say: which end trapped, at own and at equal rates."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ METHOD, PLAIN, CONTROL = "Sequential Reptile", "MTL", "Sequential, η = 1"
 
 def answer(records: Sequence[RunRecord]) -> tuple[bool, bool, str]:
     """Whether the method escapes where plain training is trapped at their own rates, whether it does
-    so at most equal rates, too; and both in sentences. Shares are means over the records (starts)."""
+    so at most of the equal rates; and both in sentences. Shares are means over the records (starts)."""
     shares = {name: _mean([record.value(name) for record in records]) for name in records[0].tasks}
     own = [name for name in shares if "@" not in name]
     listed = "; ".join(f"{name}: {shares[name]:.0f}" for name in own)

@@ -8,19 +8,19 @@ from typing import Any
 
 import torch
 
-from gradaccord.methods.registry import find_method
+from gradaccord.methods.registry import BASELINE, find_method
 from gradaccord.reproduce.records import Point, thinned
-from gradaccord.reproduce.special.outcome import Outcome
+from gradaccord.reproduce.special.outcome import SpecialOutcome
 from gradaccord.showcase.valley import LAST, SPREAD, TASKS, Valley, start_of
 
 
-def valley(settings: dict[str, Any], seed: int, *, data: Path | None, folder: Path) -> Outcome:
+def valley(settings: dict[str, Any], seed: int, *, data: Path | None, folder: Path) -> SpecialOutcome:
     """settings: method (with options), steps, lr, spread of the starts. Seed 0 is the published start.
 
     Scores: the summed loss, its median over the last tenth of the steps; and the same for each task.
     """
     steps, lr = int(settings.get("steps", 500_000)), float(settings.get("lr", 1e-3))
-    named = settings.get("method", "sum")
+    named = settings.get("method", BASELINE)
     options = {"name": named} if isinstance(named, str) else dict(named)
     model = Valley(start_of(seed, settings.get("spread", SPREAD)))
     optimizer = torch.optim.Adam(model.parameters(), lr)
@@ -45,7 +45,7 @@ def valley(settings: dict[str, Any], seed: int, *, data: Path | None, folder: Pa
     curve = [
         Point(step=i, gradients=2 * i, seconds=0, values={"loss": sum(seen[i - 1])}) for i in shown
     ]
-    return Outcome(
+    return SpecialOutcome(
         test={"valley": scores},
         train_loss=sum(seen[-1]),
         curve=curve,

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from gradaccord.core.threads import one_thread
 from gradaccord.data.images.class_splits import load
+from gradaccord.meta.progress import RunProgress
 from gradaccord.meta.results import FewShotResults
-from gradaccord.meta.run import Run, RunProgress, validation_curve
+from gradaccord.meta.run import Run, validation_curve
 from gradaccord.meta.saved_runs import draw_run
 from gradaccord.meta.settings import settings_for
-from gradaccord.runs.interrupts import Interrupts
-from gradaccord.showcase.demo.settings import Settings
+from gradaccord.showcase.demo.settings import DemoSettings
 
 FOLDER = "glyphs/maml"  # deeper than the runs of the comparison, which the report gathers
 ITERATIONS = 240
@@ -33,7 +34,7 @@ class Glyphs:
     iterations: int
 
 
-def few_shot(settings: Settings, show: Callable[[RunProgress], None]) -> Glyphs:
+def few_shot(settings: DemoSettings, show: Callable[[RunProgress], None]) -> Glyphs:
     """Train MAML on `glyphs` and test it; goes on where an earlier call was stopped."""
     iterations = settings.shortened(ITERATIONS)
     chosen = settings_for(
@@ -50,9 +51,9 @@ def few_shot(settings: Settings, show: Callable[[RunProgress], None]) -> Glyphs:
     place = folder / "seed-0"
     if not (folder / "adaptation.png").exists() or not FewShotResults.exists(place):
         data = load("glyphs")
-        with Interrupts() as interrupts:
+        with one_thread():  # the other core pretrains
             run = Run(chosen, data, place)
-            if not run.train(show, lambda: interrupts.noted):
+            if not run.train(show):
                 raise KeyboardInterrupt
             run.test(show)
         draw_run(folder, data)

@@ -12,16 +12,20 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from gradaccord.compare.comparison import Comparison
-from gradaccord.compare.processes import Progress, Run, jobs_that_fit, run_all
+from gradaccord.compare.processes import Processes, Progress, Run, jobs_that_fit, run_all
 from gradaccord.compare.setup import set_up
 from gradaccord.compare.specs import Spec, parse_methods, with_controls
 from gradaccord.compare.statistics import Difference
 from gradaccord.compare.summary import summarise
 from gradaccord.compare.tables import write_tables
-from gradaccord.pretrain.characters import STEPS, pretrained_characters
-from gradaccord.pretrain.characters import Progress as Pretraining
+from gradaccord.methods.registry import BASELINE
+from gradaccord.models.trunks.pretrained_characters import (
+    STEPS,
+    CharacterProgress,
+    pretrained_characters,
+)
 from gradaccord.runs.results import Results
-from gradaccord.showcase.demo.settings import BASELINE, FASTER, GRADIENTS, RECIPE, Settings
+from gradaccord.showcase.demo.settings import FASTER, GRADIENTS, RECIPE, DemoSettings
 from gradaccord.train.config import Config
 from gradaccord.train.config_file import read_config
 from gradaccord.train.probes import Forgetting
@@ -67,12 +71,17 @@ class Names:
         return {run.seed: run.results for run in own if run.results is not None}
 
 
-def demo_methods(settings: Settings) -> list[Spec]:
-    """The baseline, the methods and their controls; a name that does not exist is an error."""
-    return with_controls(parse_methods(settings.methods), Spec.parse(BASELINE))
+def demo_methods(settings: DemoSettings) -> list[Spec]:
+    """The baseline, the methods and their controls; a name that does not exist is an error.
+
+    DotProd's control at a higher rate is left to `compare`: it takes as long as the method.
+    """
+    wanted = parse_methods(settings.methods)
+    specs = with_controls(wanted, Spec.parse(BASELINE))
+    return [spec for spec in specs if spec.rate == 1 or spec in wanted]
 
 
-def recipe(settings: Settings) -> Config:
+def recipe(settings: DemoSettings) -> Config:
     """The configuration of all runs, with the batch gradients that each may spend."""
     pretraining = [f"model={{name: characters, steps: {STEPS // FASTER}}}"] if settings.fast else []
     base = read_config(Path(RECIPE), pretraining)
@@ -81,32 +90,32 @@ def recipe(settings: Settings) -> Config:
     return base.model_copy(update={"train": base.train.model_copy(update=short)})
 
 
-def pretrain(settings: Settings, progress: Callable[[Pretraining], None]) -> None:
+def pretrain(settings: DemoSettings, progress: Callable[[CharacterProgress], None]) -> None:
     """Put the pretrained encoder into the cache, unless it is there: a minute, once on a machine."""
     pretrained_characters(**recipe(settings).model.options, progress=progress)
 
 
-def pretrain_beside(settings: Settings) -> BaseProcess:
+def pretrain_beside(settings: DemoSettings) -> BaseProcess:
     """Do the same in a process of its own, while other parts run; `pretrain` then finds the result."""
     beside = get_context("spawn").Process(target=_pretrain_quietly, args=(settings,), daemon=True)
     beside.start()
     return beside
 
 
-def _pretrain_quietly(settings: Settings) -> None:
+def _pretrain_quietly(settings: DemoSettings) -> None:
     """What goes wrong here is said by `pretrain`, which then finds nothing and tries by itself."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the demo, which gets it too, ends its daemons
     with suppress(Exception):
         pretrain(settings, lambda progress: None)
 
 
-def compare_names(settings: Settings, show: Callable[[Progress], None]) -> Names:
+def compare_names(settings: DemoSettings, show: Callable[[Progress], None]) -> Names:
     """Train every method on every seed, and sum up. Finished runs are reused."""
     base = recipe(settings)
     problem = load_problem(base)
     setup = set_up(base, demo_methods(settings), settings.seeds, settings.out, problem)
     before = Forgetting(base, problem).measure()
-    run_all(setup.runs, data=None, jobs=jobs_that_fit(setup.memory_mb), show=show)
+    run_all(setup.runs, data=None, runner=Processes(jobs_that_fit(setup.memory_mb)), show=show)
     comparison = summarise(setup.runs)
     write_tables(comparison, settings.out)
     return Names(comparison, setup.runs, problem.trained, before)

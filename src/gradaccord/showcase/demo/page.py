@@ -107,7 +107,7 @@ def _valley(valley: Valleys) -> ExtraSection:
                 wide=True,
                 alt="A map of the summed loss with the ends of all runs, and the second task's loss "
                 f"over the steps. {valley.sentence}",
-                caption="The two-task problem of PCGrad's paper, as remembered. Both methods fall into "
+                caption="The two-task problem of PCGrad's paper, from memory. Both methods fall into "
                 "the first task's valley; across it the gradients conflict, and only what is left of "
                 f"them after PCGrad's projection leads along it. Adam, rate {in_valley.SHOWN:g}.",
             )
@@ -135,7 +135,7 @@ def _glyphs(glyphs: Glyphs) -> ExtraSection:
         sentences=[
             f"Before adaptation {glyphs.before:.1f} % of the queries are right (chance: 20 %), after "
             f"{glyphs.steps} inner steps {glyphs.after:.1f} ± {glyphs.interval:.1f} % (95 % interval "
-            f"over {glyphs.tasks} tasks; each query is predicted apart from the others).",
+            f"over {glyphs.tasks} tasks; each query is predicted on its own).",
             f"On the validation tasks {glyphs.iterations} iterations of MAML bring the accuracy after "
             f"adaptation from {glyphs.untrained:.1f} % (fresh weights) to {glyphs.validated:.1f} %.",
         ],

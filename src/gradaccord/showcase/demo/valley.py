@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
+from gradaccord.core.threads import one_thread
 from gradaccord.probe.figure import new_figure
 from gradaccord.runs.files import RESULTS
 from gradaccord.runs.versioned import Versioned
-from gradaccord.showcase.demo.settings import Settings
+from gradaccord.showcase.demo.settings import DemoSettings
 from gradaccord.showcase.valley import LAST, PCGRAD, SUM, descend, losses
 
 if TYPE_CHECKING:
@@ -59,19 +60,15 @@ class Valleys(Versioned):
         )
 
 
-def valleys(settings: Settings) -> Valleys:
+def valleys(settings: DemoSettings) -> Valleys:
     """Run it, unless results of this length and the picture are there already."""
     folder, steps = settings.out / FOLDER, settings.shortened(STEPS)
     if Valleys.exists(folder) and (folder / PICTURE).exists():
         found = Valleys.read(folder)
         if (found.starts, found.steps, found.rates) == (STARTS, steps, RATES):
             return found
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with one_thread():
         paths = {method: descend(method, range(STARTS), RATES, steps) for method in NAMES}
-    finally:
-        torch.set_num_threads(threads)
     last = {method: losses(path[-max(1, steps // LAST) :]) for method, path in paths.items()}
     found = Valleys(
         starts=STARTS,

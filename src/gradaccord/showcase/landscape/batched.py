@@ -13,17 +13,22 @@ seed meets the same draws at every rate and from every start.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count
 
 import torch
 
+from gradaccord.core.options import options_of
+from gradaccord.methods.align.dotprod import DotProd
 from gradaccord.methods.combine.combination import projection_order
-from gradaccord.methods.combine.gradvac import gradvac_weights
+from gradaccord.methods.combine.gradvac import GradVac, gradvac_weights
 from gradaccord.methods.combine.pcgrad import pcgrad_weights
 from gradaccord.showcase.landscape.problem import OPTIMA, TASKS, gradient, gradients, hessian_product
+from gradaccord.showcase.landscape.unbatched import Iterates
 
-Iterates = Iterator[torch.Tensor]
+BETA = options_of(GradVac)["beta"].default
+WEIGHT, MAX_RATIO = (options_of(DotProd)[name].default for name in ("weight", "max_ratio"))
+
 Weigh = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
 
 
@@ -46,7 +51,7 @@ def pcgrad(starts: torch.Tensor, seeds: int, lrs: torch.Tensor) -> Iterates:
     )
 
 
-def gradvac(starts: torch.Tensor, seeds: int, lrs: torch.Tensor, beta: float = 0.01) -> Iterates:
+def gradvac(starts: torch.Tensor, seeds: int, lrs: torch.Tensor, beta: float = BETA) -> Iterates:
     """GradVac with the random orders that `GradVac(model, seed=s)` draws."""
     return _combined(
         starts, seeds, lrs, lambda gram, targets, order: gradvac_weights(gram, targets, order, beta)
@@ -71,9 +76,13 @@ def _combined(starts: torch.Tensor, seeds: int, lrs: torch.Tensor, weigh: Weigh)
 
 
 def dotprod(
-    starts: torch.Tensor, seeds: int, lrs: torch.Tensor, weight: float = 0.1, max_ratio: float = 0.1
+    starts: torch.Tensor,
+    seeds: int,
+    lrs: torch.Tensor,
+    weight: float = WEIGHT,
+    max_ratio: float = MAX_RATIO,
 ) -> Iterates:
-    """DotProd on pairs of different tasks, drawn anew for every step; weight=0 is the paired sum."""
+    """DotProd on pairs of different tasks, drawn for every step; weight=0 is the paired sum."""
     phi, rate = _begin(starts, seeds, lrs)
     random = generators(seeds)
     for first, second in (pair for _ in count() for pair in zip(*draw_pairs(random, 100), strict=True)):

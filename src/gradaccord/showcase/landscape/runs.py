@@ -16,6 +16,7 @@ from typing import ClassVar
 import torch
 from pydantic import ConfigDict, Field
 
+from gradaccord.core.threads import one_thread
 from gradaccord.runs.files import RESULTS
 from gradaccord.runs.versioned import Versioned
 from gradaccord.showcase.landscape import batched, unbatched
@@ -40,7 +41,7 @@ Progress = Callable[[str, int, int, float], None]  # method, updates done, of ho
 
 
 @dataclass(frozen=True)
-class Settings:
+class LandscapeSettings:
     """How often and how long: `steps` for a method that updates in every step, `outer_steps` else."""
 
     seeds: int = 32
@@ -94,7 +95,7 @@ class Result(Versioned):
     FILE: ClassVar[str] = RESULTS
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
-    settings: Settings
+    settings: LandscapeSettings
     rows: list[Row]  # by method and start
     sweep: list[Row]  # some of the methods at every rate
     findings: list[str] = Field(default_factory=list)
@@ -117,24 +118,20 @@ class Result(Versioned):
 
 
 def run(
-    seeds: int = Settings.seeds,
+    seeds: int = LandscapeSettings.seeds,
     *,
-    steps: int = Settings.steps,
-    outer_steps: int = Settings.outer_steps,
-    inner_steps: int = Settings.inner_steps,
-    outer_lr: float = Settings.outer_lr,
+    steps: int = LandscapeSettings.steps,
+    outer_steps: int = LandscapeSettings.outer_steps,
+    inner_steps: int = LandscapeSettings.inner_steps,
+    outer_lr: float = LandscapeSettings.outer_lr,
     rates: Sequence[float] = RATES,
     progress: Progress = lambda method, done, total, left: None,
 ) -> Result:
     """Run all methods, on one thread; about ten seconds. The global random state is left alone."""
-    settings = Settings(seeds, steps, outer_steps, inner_steps, outer_lr, tuple(rates))
+    settings = LandscapeSettings(seeds, steps, outer_steps, inner_steps, outer_lr, tuple(rates))
     started = time.perf_counter()
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with one_thread():
         result = _run(settings, progress)
-    finally:
-        torch.set_num_threads(threads)
     result.findings = findings(result)
     result.seconds = time.perf_counter() - started
     result.versions = {"gradaccord": __version__, "torch": str(torch.__version__)}
@@ -179,7 +176,7 @@ class _MethodRun:
     iterates: Callable[[torch.Tensor], Iterator[torch.Tensor]]
 
 
-def _method_runs(chosen: Settings) -> dict[str, _MethodRun]:
+def _method_runs(chosen: LandscapeSettings) -> dict[str, _MethodRun]:
     seeds, steps, pairs, outer = chosen.seeds, chosen.steps, chosen.pair_steps, chosen.outer_steps
 
     def recadam(lrs: torch.Tensor) -> Iterator[torch.Tensor]:
@@ -209,7 +206,7 @@ def _method_runs(chosen: Settings) -> dict[str, _MethodRun]:
     }
 
 
-def _run(settings: Settings, progress: Progress) -> Result:
+def _run(settings: LandscapeSettings, progress: Progress) -> Result:
     runs = _method_runs(settings)
     total = sum(own.updates for own in runs.values())
     rows: list[Row] = []

@@ -1,4 +1,4 @@
-"""Methods that draw nothing at random: few runs, done by the classes as a user would."""
+"""Methods that draw nothing at random: few runs, made with the classes, as a user would."""
 
 from __future__ import annotations
 

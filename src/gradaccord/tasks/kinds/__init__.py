@@ -1,1 +1,1 @@
-"""One file a kind of task."""
+"""One file for each kind of task."""

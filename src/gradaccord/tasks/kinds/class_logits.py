@@ -1,4 +1,4 @@
-"""What kinds with classes share: a logit a class, cross-entropy, names of classes, yes or no."""
+"""What kinds with classes share: one logit per class, cross-entropy, names of classes, yes or no."""
 
 from __future__ import annotations
 
@@ -55,24 +55,21 @@ class NamedClasses(ClassLogits[E]):
         return None if example.label is None else self.labels[int(example.label)]
 
     def score(self, examples: Sequence[E], predictions: Sequence[Any]) -> dict[str, float]:
-        from sklearn.metrics import accuracy_score, f1_score
-
         gold, predicted = self.labelled(examples, predictions)
+        places = {label: place for place, label in enumerate(self.labels)}
         for prediction in predicted:
-            if prediction not in self.labels:
+            if prediction not in places:
                 raise ValueError(
                     f"A prediction is {prediction!r}: it must be one of {', '.join(self.labels)}."
                 )
-        options: dict[str, Any] = {"average": self.average, "zero_division": 0.0}
-        if self.average == "binary":
-            options["pos_label"] = self.labels[-1]
-        return {
-            "accuracy": 100 * float(accuracy_score(gold, predicted)),
-            "f1": 100 * float(f1_score(gold, predicted, **options)),
-        }
+        size = len(places)
+        cells = [places[g] * size + places[p] for g, p in zip(gold, predicted, strict=True)]
+        counts = torch.bincount(torch.tensor(cells, device="cpu"), minlength=size * size)
+        found = self.scores_of_counts(counts.view(1, size, size))
+        return {metric: float(value) for metric, value in found.items()}
 
     def chance(self, examples: Sequence[E], predictions: Sequence[Any]) -> dict[str, float]:
-        """Of k classes 1 / k is right; a class with share s has precision s and recall 1 / k."""
+        """A guess is right in 1 / k cases; a class with share s has precision s and recall 1 / k."""
         gold, _ = self.labelled(examples, predictions)
         shares = [gold.count(label) / len(gold) for label in self.labels]
         of_class = [f1(share, 1 / len(shares)) for share in shares]
@@ -80,7 +77,7 @@ class NamedClasses(ClassLogits[E]):
         return {"accuracy": 100 / len(self.labels), "f1": 100 * mean}
 
     def scores_of_counts(self, counts: torch.Tensor) -> dict[str, torch.Tensor]:
-        """The same as `score`, of many tables at once; a class that occurs in none is left out."""
+        """Scores of many tables at once; a class that a table does not have is left out of its mean."""
         counts = counts.double()
         right = counts.diagonal(dim1=1, dim2=2)
         either = counts.sum(1) + counts.sum(2)  # predicted and true
@@ -97,6 +94,11 @@ def f1(precision: float, recall: float) -> float:
     return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 
+def share_of_equals(gold: Sequence[Any], predicted: Sequence[Any]) -> float:
+    """How many predictions are right, 0 to 1."""
+    return sum(bool(g == p) for g, p in zip(gold, predicted, strict=True)) / len(gold)
+
+
 class Answered(Protocol):
     """An example whose label is 0 (no), 1 (yes) or None (not labelled)."""
 
@@ -110,7 +112,7 @@ B = TypeVar("B", bound=Answered)
 
 
 class Binary(ClassLogits[B]):
-    """Base class: true or false, from two logits a row, one row an example."""
+    """Base class: true or false, from two logits per row, one row per example."""
 
     metric = "accuracy"
     class_names = ("false", "true")
@@ -132,10 +134,7 @@ class Binary(ClassLogits[B]):
         return gold, [bool(prediction) for prediction in predicted]
 
     def score(self, examples: Sequence[B], predictions: Sequence[Any]) -> dict[str, float]:
-        from sklearn.metrics import accuracy_score
-
-        gold, predicted = self.answers(examples, predictions)
-        return {"accuracy": 100 * float(accuracy_score(gold, predicted))}
+        return {"accuracy": 100 * share_of_equals(*self.answers(examples, predictions))}
 
     def chance(self, examples: Sequence[B], predictions: Sequence[Any]) -> dict[str, float]:
         return {"accuracy": 50.0}

@@ -1,4 +1,4 @@
-"""Pronoun resolution (WSC): does a pronoun mean a noun phrase of its text? Span vectors, accuracy."""
+"""Pronoun resolution (WSC): does a pronoun refer to a noun phrase? Span vectors, accuracy."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.nn.functional import interpolate, pad
 
+from gradaccord.core.checks import whole_number
 from gradaccord.data.encoded import Batch, Encoded
 from gradaccord.data.images.labelled import Images, Picture
 from gradaccord.models.heads import layers
@@ -28,7 +29,7 @@ class ImageClassification(NamedClasses[Picture]):
     labels: the classes' names, in the order of their numbers.
     mean, std: of each channel, in 0..1; images are normalised by them. One number serves all channels.
     crop: in training, images are padded by this many black pixels and cut at random to their size.
-    flip: in training, half of the images are turned left to right.
+    flip: in training, half of the images are mirrored left to right.
     head: "linear", "hidden" (one layer as wide as the features) or a list of layer sizes.
     size: height and width in pixels that images are resized to; None: as they are.
     """
@@ -52,13 +53,14 @@ class ImageClassification(NamedClasses[Picture]):
 
     def __post_init__(self) -> None:
         if len(self.mean) != len(self.std):
-            raise ValueError(f"`mean` has {len(self.mean)} values and `std` {len(self.std)}: one each.")
+            raise ValueError(
+                f"`mean` has {len(self.mean)} values and `std` {len(self.std)}: give as many of both."
+            )
         if min(self.std) <= 0:
             raise ValueError(f"`std` is {self.std}: every value must be above 0.")
-        if self.size is not None and self.size < 1:
-            raise ValueError(f"`size` is {self.size}: it must be at least 1 pixel.")
-        if self.crop < 0:
-            raise ValueError(f"`crop` is {self.crop}: it must be 0 or more pixels.")
+        if self.size is not None:
+            whole_number("size", self.size, hint=", in pixels")
+        whole_number("crop", self.crop, 0, hint=", in pixels")
 
     def encode(self, examples: Sequence[Picture], tokens: Tokens) -> Encoded:
         images = Images.of(examples)

@@ -1,4 +1,4 @@
-"""Masked tokens of plain text: what a pretrained encoder knew first. Cross-entropy and accuracy."""
+"""Masked tokens of plain text: what a pretrained encoder learned first. Cross-entropy and accuracy."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from gradaccord.tasks.tokenising import encodings
 class MaskedLM(Task[Line]):
     """Predict masked tokens; the masks are BERT's (`gradaccord.data.text.masking`).
 
-    In training they are drawn anew for every batch, from torch's global generator, so that a loss that
-    is computed again under the same random state sees the same ones. In evaluation they are those drawn
-    once from `seed`. The head is the checkpoint's own where it has one. To measure what was forgotten,
-    without a trained head, use `gradaccord.probe.MaskedLM`.
+    In training they are drawn for every batch from torch's global generator, so that a loss that is
+    computed again under the same random state sees the same ones. In evaluation they are drawn once,
+    from `seed`. The head is the checkpoint's own where it has one. To measure what was forgotten,
+    without a trained head, use `gradaccord.probe.masked_lm.MaskedLM`.
 
     share: of tokens to be predicted.
     """
@@ -141,7 +141,7 @@ class MaskedLM(Task[Line]):
         ]
 
     def standard_error(self, score: float, count: int) -> float:
-        """Of accuracy; that of a loss cannot be told from its mean, and counts as 0."""
+        """That of accuracy; that of a loss does not follow from its mean, and counts as 0."""
         return super().standard_error(score, count) if self.metric == "accuracy" else 0.0
 
 

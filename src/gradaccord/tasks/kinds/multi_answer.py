@@ -56,14 +56,13 @@ class MultiAnswer(Binary[Candidate]):
         return sequence_head(trunk, 2, self.head, self.dropout, pair="cross")
 
     def score(self, examples: Sequence[Candidate], predictions: Sequence[Any]) -> dict[str, float]:
-        from sklearn.metrics import f1_score
-
         gold, predicted = self.answers(examples, predictions)
         right: dict[Any, bool] = defaultdict(lambda: True)
         for question, truth, said in zip(self._questions(examples), gold, predicted, strict=True):
             right[question] &= truth == said
+        found = sum(truth and said for truth, said in zip(gold, predicted, strict=True))
         return {
-            "f1a": 100 * float(f1_score(gold, predicted, zero_division=0.0)),
+            "f1a": 200 * found / max(sum(gold) + sum(predicted), 1),
             "em": 100 * sum(right.values()) / len(right),
         }
 
@@ -76,7 +75,7 @@ class MultiAnswer(Binary[Candidate]):
 
     def _questions(self, examples: Sequence[Candidate]) -> list[Any]:
         """What each labelled answer is an answer to."""
-        return [e.group or (e.passage, e.question) for e in examples if e.label is not None]
+        return [e.group_key for e in examples if e.label is not None]
 
     def constant(self, examples: Sequence[Candidate], predictions: Sequence[Any]) -> list[Any]:
         """All answers are right: the other constant has no F1."""

@@ -14,7 +14,7 @@ from gradaccord.data.examples import Choices
 from gradaccord.models.heads import layers
 from gradaccord.models.tokens import Tokens
 from gradaccord.models.trunks.trunk import Trunk
-from gradaccord.tasks.kinds.class_logits import ClassLogits
+from gradaccord.tasks.kinds.class_logits import ClassLogits, share_of_equals
 from gradaccord.tasks.kinds.sequences import Layers, layer_sizes
 from gradaccord.tasks.task import StartingFile
 from gradaccord.tasks.tokenising import tokenised
@@ -45,8 +45,8 @@ ABSENT = -1e4
 class MultipleChoice(ClassLogits[Choices]):
     """Premise and question against each choice: one sequence and one score each, the highest wins.
 
-    language: in whose words an example's question "cause" or "effect" is put; any other question is
-        taken as it is. cause, effect: your own words for the two.
+    language: in which an example's question "cause" or "effect" is asked; any other question is
+        used as it is. cause, effect: your own words for the two.
     """
 
     language: str = "en"
@@ -114,13 +114,11 @@ class MultipleChoice(ClassLogits[Choices]):
         return example.label
 
     def score(self, examples: Sequence[Choices], predictions: Sequence[Any]) -> dict[str, float]:
-        from sklearn.metrics import accuracy_score
-
         gold, predicted = self.labelled(examples, predictions)
         for prediction in predicted:
             if isinstance(prediction, bool) or not isinstance(prediction, int):
                 raise ValueError(f"A prediction is {prediction!r}: it must be the number of a choice.")
-        return {"accuracy": 100 * float(accuracy_score(gold, predicted))}
+        return {"accuracy": 100 * share_of_equals(gold, predicted)}
 
     def chance(self, examples: Sequence[Choices], predictions: Sequence[Any]) -> dict[str, float]:
         known = [1 / len(e.choices) for e in examples if e.label is not None]

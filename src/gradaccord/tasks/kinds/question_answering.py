@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from gradaccord.core.checks import one_of, whole_number
 from gradaccord.data.encoded import IGNORED, Batch, Encoded
 from gradaccord.data.examples import Question
 from gradaccord.models.heads import TokenHead
@@ -33,7 +34,7 @@ class QuestionAnswering(Task[Question]):
 
     max_length, stride: tokens of a window, and those that it shares with the one before it.
     max_answer_length: in tokens, of predictions.
-    unanswerable: some questions have no answer (SQuAD 2): its rules and figures.
+    unanswerable: some questions have no answer, as in SQuAD 2, whose rules and metrics apply.
     normalise: "squad" (also XQuAD, TyDiQA, NewsQA, as published) or "mlqa", by language.
     split: "fine" also cuts contexts at punctuation, changes of case, digits and letters without case,
         so that nearly every answer is a span of whole tokens; "tokenizer" leaves words to the
@@ -64,13 +65,9 @@ class QuestionAnswering(Task[Question]):
 
     def __post_init__(self) -> None:
         for name, least in (("max_length", 16), ("stride", 0), ("max_answer_length", 1), ("n_best", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"`{name}` is {getattr(self, name)}: it must be at least {least}.")
-        for name, known in (("normalise", ("squad", "mlqa")), ("split", ("tokenizer", "fine"))):
-            if getattr(self, name) not in known:
-                raise ValueError(
-                    f"`{name}` is {getattr(self, name)!r}: use {known[0]!r} or {known[1]!r}."
-                )
+            whole_number(name, getattr(self, name), least)
+        one_of("normalise", self.normalise, Normalisation)
+        one_of("split", self.split, Split)
 
     def encode(self, examples: Sequence[Question], tokens: Tokens) -> Encoded:
         return encode_questions(
@@ -150,7 +147,7 @@ class QuestionAnswering(Task[Question]):
         return scores
 
     def chance(self, examples: Sequence[Question], predictions: Sequence[Any]) -> dict[str, float]:
-        """Of all spans of a context hardly any is right: 0."""
+        """0: hardly any of all spans of a context is right."""
         return {"f1": 0.0, "exact_match": 0.0}
 
     def constant(self, examples: Sequence[Question], predictions: Sequence[Any]) -> list[Any]:

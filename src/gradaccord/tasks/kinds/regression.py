@@ -133,7 +133,7 @@ class Regression(SentenceOrPair):
         return [sum(gold) / len(gold)] * len(examples)
 
     def standard_error(self, score: float, count: int) -> float:
-        """Of a correlation that is truly 0."""
+        """That of a correlation that is truly 0."""
         return 100 / math.sqrt(max(count - 1, 1))
 
     def error(self, example: Text, gold: Any, predicted: Any, row: Any) -> float | None:
@@ -150,7 +150,7 @@ def _swapped(example: Text) -> Text:
 def correlations(gold: Sequence[float], predicted: Sequence[float]) -> dict[str, float]:
     """Pearson's and Spearman's correlation in percent, -100..100.
 
-    0 where there is none to speak of: truth or predictions all the same, or not finite.
+    0 where it is undefined: truth or predictions all the same, or not finite.
     """
     from scipy.stats import pearsonr, spearmanr
 

@@ -1,4 +1,4 @@
-"""Sentences and pairs as rows, of one sequence or of two for a pair apart, and the head on them."""
+"""Sentences and pairs as rows of one sequence, or two for a pair encoded separately; and their head."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ def sequence_head(
 ) -> SequenceHead:
     """A head on the pooled vector of a row's sentence or pair. dropout: the trunk's if None."""
     return SequenceHead(
-        trunk.hidden,
+        trunk.pooled_width,
         outputs,
         pair=pair == "separate",
-        layer_sizes=layer_sizes(head, trunk.hidden, pair=pair is not None),
+        layer_sizes=layer_sizes(head, trunk.pooled_width, pair=pair is not None),
         dropout=trunk.dropout if dropout is None else dropout,
     )
 

@@ -1,4 +1,4 @@
-"""What the kinds share that ask about two marked spans: from characters to tokens, and the head."""
+"""What kinds that ask about two marked spans share: from characters to tokens, and the head."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Literal, NamedTuple
 import torch
 from torch import nn
 
-from gradaccord.data.encoded import Encoded
+from gradaccord.data.encoded import Batch, Encoded
 from gradaccord.models.heads import layers
 from gradaccord.models.tokens import Encoding, Tokens
-from gradaccord.models.trunks.trunk import Batch, Trunk
+from gradaccord.models.trunks.trunk import Trunk
 from gradaccord.tasks.kinds.class_logits import B, Binary, binary_labels
 from gradaccord.tasks.kinds.sequences import Layers, layer_sizes
 from gradaccord.tasks.tokenising import Tokenised, encodings

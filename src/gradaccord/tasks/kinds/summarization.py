@@ -31,7 +31,7 @@ class Summarization(Task[Document]):
     beams, length_penalty, no_repeat: of the beam search; no_repeat forbids that many tokens to recur
         in the same order (0: nothing is forbidden).
     label_smoothing: the share of the target that is spread over all tokens, in the loss.
-    stemming: Porter's stems are compared, as published ROUGE scores do, not words.
+    stemming: compare Porter stems instead of words, as published ROUGE scores do.
     references: of several summaries, the score of the "best" (per metric) or the "mean" of all.
     words: "english" compares what is left of [a-z0-9] (rouge-score's own); "spaced" compares whatever
         stands between spaces, for other scripts, without stemming.
@@ -148,7 +148,7 @@ class Summarization(Task[Document]):
             from rouge_score.rouge_scorer import RougeScorer
         except ModuleNotFoundError as error:
             raise ModuleNotFoundError(
-                'Summaries are scored by the package rouge-score: pip install "gradaccord[train]".',
+                'Scores of summaries need the package rouge-score: pip install "gradaccord[train]".',
                 name="rouge_score",
             ) from error
         own = _SpacedWords() if self.words == "spaced" else None

@@ -114,6 +114,10 @@ class Tagging(Task[Tagged]):
         )
         return total / max(items, 1), items
 
+    def counted(self, batch: Batch) -> torch.Tensor:
+        """The tokens that have a tag."""
+        return batch["tags"] >= 0
+
     def read(self, model: nn.Module, name: str, batch: Batch) -> list[torch.Tensor]:
         """[tokens, tags] log-probabilities of each window."""
         logits: torch.Tensor = model(name, batch)
@@ -174,7 +178,7 @@ class Tagging(Task[Tagged]):
         }
 
     def chance(self, examples: Sequence[Tagged], predictions: Sequence[Any]) -> dict[str, float]:
-        """Of tags drawn once, word by word."""
+        """Scores of tags drawn at random, word by word."""
         draw = random.Random(0)
         return self.score(examples, [draw.choices(self.tags, k=len(e.words)) for e in examples])
 

@@ -1,4 +1,4 @@
-"""F1 and exact match of answers as the official scripts have them, and the best null threshold.
+"""F1 and exact match of answers as the official scripts compute them, and the best null threshold.
 
 Answers are compared normalised. "squad" (Rajpurkar et al. 2016, 2018; also XQuAD, TyDiQA-GoldP and the
 MRQA sets, in all their languages): lower case, ASCII punctuation removed, then English articles. "mlqa"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -322,17 +322,3 @@ def _count_answer(
         notes["answers not recovered"] += 1
     if span[1] - span[0] >= max_answer_length:
         notes["answers longer than max_answer_length"] += 1
-
-
-def recovered(examples: Sequence[Question], encoded: Encoded) -> Iterator[str | None]:
-    """The text that the gold span of tokens stands for in each example; None if no window holds it."""
-    best: dict[int, str] = {}
-    starts, ends = encoded.aside["from"], encoded.aside["to"]
-    first = encoded.columns["context"][:, 0]
-    for row in (encoded.columns["start"] > NULL).nonzero().flatten().tolist():
-        place = int(encoded.example[row])
-        begin = int(encoded.columns["start"][row] - first[row])
-        stop = int(encoded.columns["end"][row] - first[row])
-        characters = slice(int(starts[row][begin]), int(ends[row][stop]))
-        best.setdefault(place, examples[place].context[characters].strip())
-    return (best.get(place) for place in range(len(examples)))

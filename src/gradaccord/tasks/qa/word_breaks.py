@@ -27,7 +27,7 @@ class Spaced:
 
     @classmethod
     def of(cls, context: str, breaks: Iterable[int]) -> Spaced:
-        """breaks: places of the context that begin anew."""
+        """breaks: places of the context where a token must begin."""
         places = sorted(set(breaks))
         bounds = [0, *places, len(context)]
         pieces = (context[start:end] for start, end in pairwise(bounds))
