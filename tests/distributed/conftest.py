@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,11 +12,10 @@ from typing import Any
 import pytest
 import torch
 from filelock import FileLock
+from launches import TORCHRUN, launched
 from scenarios import WORLD
 
 HERE = Path(__file__).parent
-TORCHRUN = ["torch.distributed.run", "--nproc-per-node", str(WORLD), "--rdzv-backend", "c10d"]
-TORCHRUN += ["--rdzv-endpoint", "127.0.0.1:0", "--local-addr", "127.0.0.1"]
 ACCELERATE = ["accelerate.commands.launch", "--num_processes", str(WORLD), "--main_process_port", "0"]
 ACCELERATE += ["--use_fsdp", "--fsdp_version", "2", "--fsdp_auto_wrap_policy", "NO_WRAP"]
 ACCELERATE += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
@@ -49,7 +47,7 @@ def launch(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[dic
         with FileLock(root / f"{folder.name}.lock"):
             if not complaint.exists():
                 folder.mkdir()
-                complaint.write_text(_launch(script, folder))
+                complaint.write_text(_complaint(script, folder))
         if complaint.read_text():
             pytest.fail(complaint.read_text(), pytrace=False)
         return [torch.load(folder / f"{rank}.pt", weights_only=False) for rank in range(WORLD)]
@@ -57,21 +55,15 @@ def launch(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[dic
     return run
 
 
-def _launch(script: str, folder: Path) -> str:
+def _complaint(script: str, folder: Path) -> str:
     """What went wrong, with the output of all processes; nothing if nothing did."""
-    command = [sys.executable, "-m", *(ACCELERATE if script in BY_ACCELERATE else TORCHRUN)]
-    command += [str(HERE / script), str(folder)]
-    process = subprocess.Popen(
-        command,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        output, _ = process.communicate(timeout=SECONDS)
-    except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGTERM)  # torchrun ends its processes
-        return f"{script} hangs:\n{process.communicate()[0]}"
-    return f"{script} failed:\n{output}" if process.returncode else ""
+    program = ACCELERATE if script in BY_ACCELERATE else TORCHRUN
+    command = [sys.executable, "-m", *program, str(HERE / script), str(folder)]
+
+    def fresh(_: int) -> list[str]:
+        shutil.rmtree(folder)
+        folder.mkdir()
+        return command
+
+    ended = launched(fresh, SECONDS)
+    return f"{script} failed:\n{ended.stdout}" if ended.returncode else ""

@@ -12,6 +12,7 @@ import sys
 
 import pytest
 from compare_toy import run_here, runs_without_processes
+from launches import TORCHRUN, launched
 from notebooks import EXAMPLES, notebook, scripts, target
 from tutorials import shown_output, without_numbers
 
@@ -116,26 +117,11 @@ def test_a_kind_of_ones_own(run, monkeypatch):
 
 def test_two_processes_end_as_one(run):
     found, one = run("processes")
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-    torchrun += [
-        "--rdzv-backend",
-        "c10d",
-        "--rdzv-endpoint",
-        "127.0.0.1:0",
-        "--local-addr",
-        "127.0.0.1",
-    ]
-    launched = subprocess.run(
-        [*torchrun, str(EXAMPLES / "processes.py")],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=400,
-    )
-    # With gloo, torch 2.13 aborts at times as a process ends, also without this library.
-    aborted = "terminate called without an active exception" in launched.stderr
-    assert launched.returncode == 0 or aborted, launched.stderr
-    numbers = [[float(n) for n in re.findall(r"-?\d+\.\d+", text)] for text in (one, launched.stdout)]
+    program = [sys.executable, "-m", *TORCHRUN, str(EXAMPLES / "processes.py")]
+    ended = launched(lambda _: program, seconds=400)
+    assert ended.returncode == 0, ended.stdout
+    (two,) = [line for line in ended.stdout.splitlines() if line.startswith("loss ")]
+    numbers = [[float(n) for n in re.findall(r"-?\d+\.\d+", text)] for text in (one, two)]
     assert numbers[0] == pytest.approx(numbers[1], abs=2e-6)
     assert found["report"].losses.sum() < 2
 

@@ -2,11 +2,14 @@
 
 import os
 import signal
+import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch
 import yaml
+from launches import TORCHRUN, launched
 from pretrain_toy import MODEL, configured, content, logged, same, started, weights
 
 from gradaccord.data.text.masking import Mask, Tokens
@@ -166,19 +169,21 @@ def test_two_processes_equal_one_on_the_joined_batch(texts, tmp_path):
     still = {**MODEL, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     changes = {"model": still, "train": {"steps": 6, "lr": 1e-3}}
     file = written(content([str(texts)], **changes), tmp_path / "run.yaml")
-    process = started(file, "--out", tmp_path / "two", torchrun=2)
-    printed, _ = process.communicate(timeout=240)
-    assert process.returncode == 0, printed
-    assert "processes: 2" in printed
+    pretraining = [sys.executable, "-m", *TORCHRUN, "-m", "gradaccord", "pretrain", str(file), "--out"]
+    folders = [tmp_path / "two", tmp_path / "two again"]
+    ended = launched(lambda attempt: [*pretraining, str(folders[attempt])], seconds=240)
+    assert ended.returncode == 0, ended.stdout
+    assert "processes: 2" in ended.stdout
+    folder = Path(ended.args[-1])
     one = pretrain(configured(texts, **changes), tmp_path / "one")
     begin = configured(texts, **{**changes, "train": {"steps": 1, "lr": 1e-12}})
     pretrain(begin, tmp_path / "begin")
-    start, expected, found = (weights(tmp_path / name) for name in ("begin", "one", "two"))
+    start, expected, found = (weights(run) for run in (tmp_path / "begin", tmp_path / "one", folder))
     moved = torch.cat([(expected[n] - start[n]).flatten() for n in start]).norm()
     apart = torch.cat([(expected[n] - found[n]).flatten() for n in start]).norm()
     assert float(moved) > 0.05
     assert float(apart / moved) < 1e-3
-    two = PretrainResults.read(tmp_path / "two")
+    two = PretrainResults.read(folder)
     assert two.tokens == one.tokens
     for language, loss in one.last.held_out.items():
         assert two.last.held_out[language] == pytest.approx(loss, abs=1e-4)

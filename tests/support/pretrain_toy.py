@@ -86,14 +86,11 @@ def configured(texts: object, **changes: Any) -> PretrainConfig:
     return PretrainConfig.model_validate(plain)
 
 
-def started(*words: object, torchrun: int = 0, **options: Any) -> subprocess.Popen[str]:
+def started(*words: object, **options: Any) -> subprocess.Popen[str]:
     """The command in a process of its own."""
-    program = [sys.executable, "-m"]
-    if torchrun:
-        program += ["torch.distributed.run", "--standalone", f"--nproc-per-node={torchrun}", "-m"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
-        [*program, "gradaccord", "pretrain", *map(str, words)],
+        [sys.executable, "-m", "gradaccord", "pretrain", *map(str, words)],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, **options,
     )  # fmt: skip
 
