@@ -5,6 +5,7 @@ import socket
 import time
 import warnings
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from threading import Thread
 
@@ -15,12 +16,14 @@ from train_toy import said, same, until, weights
 
 from gradaccord.compare import cluster
 from gradaccord.compare.cluster import connected
+from gradaccord.compare.on_node import EVERY
 from gradaccord.runs.results import Results
 
 # Its processes start slowly on a machine that is busy.
-PATIENT = {"RAY_agent_register_timeout_ms": "120000", "RAY_raylet_start_wait_time_s": "120"}
+PATIENT = {"RAY_agent_register_timeout_ms": "120000", "RAY_raylet_start_wait_time_s": "120",
+           "RAY_worker_niceness": "0"}  # else its workers starve beside other tests  # fmt: skip
 NODE = {"num_cpus": 1, "memory": 2**31, "object_store_memory": 80 * 2**20}
-LONG = ["train.steps=200", "train.evaluate_every=200", "train.save_every=5"]
+LONG = ["train.steps=300", "train.evaluate_every=300", "train.save_every=5"]
 
 
 class TwoNodes:
@@ -36,9 +39,9 @@ class TwoNodes:
         self.second = self.cluster.add_node(**here)
         self.option = f"ray:{self.cluster.address}"
 
-    def of_second(self):
-        """The processes of the second node: its own, and by their runs' folders those that train."""
-        raylet = self.second.all_processes["raylet"][0].process.pid
+    def processes_of(self, node):
+        """The processes of a node: its own, and by their runs' folders those that train."""
+        raylet = node.all_processes["raylet"][0].process.pid
         own, training = [], {}
         for process in psutil.Process(raylet).children(recursive=True):
             with suppress(psutil.Error):
@@ -49,28 +52,45 @@ class TwoNodes:
                     own.append(process)
         return own, training
 
+    def all_told(self, node, what):
+        """Tell a node's processes that train to `suspend` or to `resume`; by their runs' folders."""
+        _, training = self.processes_of(node)
+        for process in training.values():
+            with suppress(psutil.NoSuchProcess):
+                getattr(process, what)()
+        return training
+
+    @contextmanager
+    def held(self):
+        """All that train stand still."""
+        nodes = self.cluster.head_node, self.second
+        for node in nodes:
+            self.all_told(node, "suspend")
+        yield
+        for node in nodes:
+            self.all_told(node, "resume")
+
     def second_stands_still(self, begun):
-        """Whether the second node is held in the middle of a run: begun, and not yet at its end."""
-        _, training = self.of_second()
-        with suppress(psutil.NoSuchProcess):
-            for process in training.values():
-                process.suspend()
-        if any(begun(run) and not Results.exists(run) for run in training):
+        """Whether the second node is held in the middle of a run: begun, and not yet at its end.
+
+        The first node is held as well: while the second starts a worker, it would do all runs.
+        """
+        self.all_told(self.cluster.head_node, "suspend")
+        if any(begun(run) and not Results.exists(run) for run in self.all_told(self.second, "suspend")):
             return True
-        with suppress(psutil.NoSuchProcess):
-            for process in training.values():
-                process.resume()
+        self.all_told(self.second, "resume")
         return False
 
     def kill_second(self):
         """As if its plug had been pulled: no process is left to finish its run, or to tell of it."""
-        own, training = self.of_second()
+        own, training = self.processes_of(self.second)
         self.cluster.remove_node(self.second, allow_graceful=False)
         for processes in (own, training.values()):
             for process in processes:
                 with suppress(psutil.NoSuchProcess):
                     process.kill()
             psutil.wait_procs(processes, timeout=60)
+        self.all_told(self.cluster.head_node, "resume")
 
 
 @pytest.fixture(scope="module")
@@ -112,13 +132,17 @@ def test_ctrl_c_saves_every_run_and_a_killed_node_costs_none(two_nodes, file, tm
 
     first = command(*arguments)
     until(lambda: saved() or first.poll() is not None)
-    first.send_signal(signal.SIGINT)
+    with two_nodes.held():  # no run comes to its end before it is told
+        first.send_signal(signal.SIGINT)
+        time.sleep(3 * EVERY)
     out, _ = first.done(130)
     assert "every run is saved. The same command continues" in out
 
     before = saved()
     second = command(*arguments)
-    until(lambda: two_nodes.second_stands_still(lambda run: saved(run) - before))
+    middle = partial(two_nodes.second_stands_still, lambda run: saved(run) - before)
+    until(lambda: middle() or second.poll() is not None)
+    assert second.poll() is None, second.communicate()
     two_nodes.kill_second()
     out, err = second.done()
     assert "its node was lost; it goes on elsewhere." in out, out

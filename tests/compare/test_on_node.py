@@ -1,6 +1,7 @@
 """A node that does not see the folder: what it writes comes back, and a second node goes on."""
 
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 from train_toy import same, weights
@@ -33,6 +34,29 @@ def test_changes_bring_a_copy_up_to_date(tmp_path):
     assert changes == Changes({"log.jsonl": b"1\n2\n"}, frozenset({"log.jsonl"}))
     changes.apply(there)
     assert [path.name for path in there.rglob("*")] == ["log.jsonl"]
+
+
+def test_folders_that_come_and_go_while_it_looks_are_passed_over(tmp_path):
+    """As those of checkpoints do, which are written under another name and then renamed."""
+    kept, passing = tmp_path / "log.jsonl", tmp_path / "checkpoints"
+    kept.write_text("1\n")
+    passing.mkdir()
+    done = Event()
+
+    def come_and_go():
+        while not done.is_set():
+            (passing / "step-1.tmp").mkdir()
+            (passing / "step-1.tmp").rename(passing / "step-1")
+            (passing / "step-1").rmdir()
+
+    other = Thread(target=come_and_go)
+    other.start()
+    try:
+        for _ in range(3000):
+            assert set(on_node._files(tmp_path)) == {"log.jsonl"}
+    finally:
+        done.set()
+        other.join()
 
 
 def test_a_run_comes_back_from_a_node_and_goes_on_on_another(configured, tmp_path, monkeypatch):

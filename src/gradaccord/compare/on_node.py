@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import tempfile
@@ -145,15 +146,17 @@ def contents(folder: Path) -> Changes:
 def _files(folder: Path) -> dict[str, tuple[int, int]]:
     """What is there: names with time and size. Locks and what is half written are left out."""
     found = {}
-    for path in folder.rglob("*"):
-        name = path.relative_to(folder)
-        if any(part.startswith(".") or part.endswith((".tmp", ".old", ".gone")) for part in name.parts):
-            continue
-        with suppress(OSError):
-            if path.is_file():
+    for place, folders, names in os.walk(folder):  # passes over folders that go while it looks
+        folders[:] = filter(_is_whole, folders)
+        for path in (Path(place, name) for name in names if _is_whole(name)):
+            with suppress(OSError):
                 stat = path.stat()
-                found[name.as_posix()] = stat.st_mtime_ns, stat.st_size
+                found[path.relative_to(folder).as_posix()] = stat.st_mtime_ns, stat.st_size
     return found
+
+
+def _is_whole(name: str) -> bool:
+    return not name.startswith(".") and not name.endswith((".tmp", ".old", ".gone"))
 
 
 def _remove_empty(folder: Path, top: Path) -> None:
