@@ -62,12 +62,12 @@ class Sketch:
         whole = gradient.dense() if isinstance(gradient, Rows) else gradient
         flat = as_real(whole).reshape(-1)
         table, flips = self._table(device, dtype), self._flips_of(key)
-        done = 0
+        sketch, done = sketches[key], 0
         while done < len(flat):
             row, column = divmod(start + done, size)
             block, shift = divmod(column, WIDTH)
             length = min(len(flat) - done, WIDTH - shift, size - column)
-            sketches[key][column : column + length].addcmul_(
+            sketch[column : column + length].addcmul_(
                 flat[done : done + length].to(dtype),
                 table[row, shift : shift + length],
                 value=flips[row][block],
@@ -96,6 +96,9 @@ def next_prime(least: int) -> int:
 
 
 def _signs(seed: int, *shape: int) -> torch.Tensor:
+    """-1 and 1 at random; a drawn byte gives eight."""
     generator = torch.Generator().manual_seed(seed)
-    bits = torch.randint(2, shape, generator=generator, dtype=torch.int8, device="cpu")
-    return 2 * bits - 1
+    n = math.prod(shape)
+    drawn = torch.randint(256, (-(-n // 8), 1), generator=generator, dtype=torch.uint8, device="cpu")
+    bits = drawn.bitwise_right_shift(torch.arange(8, dtype=torch.uint8, device="cpu")).bitwise_and_(1)
+    return bits.view(-1)[:n].view(shape).to(torch.int8).mul_(2).sub_(1)

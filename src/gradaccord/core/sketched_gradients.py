@@ -104,7 +104,8 @@ class SketchedGradients(TaskGradients):
 
     def _backward(self, task: str, engine: Engine, loss: torch.Tensor, retain: bool = False) -> None:
         step = self._now
-        watched = [i for i, owner in step.owner.items() if owner != task or i in step.sketched]
+        others = (i for i, owner in step.owner.items() if owner != task or i in step.sketched)
+        watched = [i for i in others if self._is_large(i)]
         try:
             with _at_arrival(self.parameters.tensors, watched, partial(self._arrive, task)):
                 engine.backward(loss, retain_graph=retain)
@@ -114,9 +115,10 @@ class SketchedGradients(TaskGradients):
 
     def _arrive(self, task: str, position: int, parameter: torch.Tensor) -> None:
         """A gradient that the backward pass has just finished makes way for its sketch."""
-        if parameter.grad is None or parameter.grad.is_sparse or position in self.parameters.embeddings:
+        given = parameter.grad
+        if given is None or given.is_sparse:
             return
-        gradient = local(parameter.grad)
+        gradient = local(given)
         if self._meets(task, position, gradient):
             self._now.sketch.add(self._now.arrived, position, gradient)
             parameter.grad = None
@@ -130,6 +132,11 @@ class SketchedGradients(TaskGradients):
             return False
         step.sketched.add(position)
         return True
+
+    def _is_large(self, position: int) -> bool:
+        """Whether gradients that come whole are sketched as they come."""
+        large = self.parameters.tensors[position].numel() > self.small
+        return large and position not in self.parameters.embeddings
 
     def _is_small(self, gradient: Gradient) -> bool:
         """Whether a gradient is no larger than its sketch would be, or not worth one."""
@@ -365,5 +372,7 @@ def _is_zero(gradient: Gradient) -> bool:
     values = as_real(gradient.values if isinstance(gradient, Rows) else gradient)
     if not values.numel():
         return True
+    if values.reshape(-1)[:FOLD].any():  # as a rule, which saves a look at all of them
+        return False
     least, most = torch.aminmax(values)
     return bool((least == 0) & (most == 0))
