@@ -341,6 +341,6 @@ def test_a_gradient_that_is_not_finite_is_reported():
     bowls = Bowls()
     report = SAM(bowls).backward({"x": lambda: (bowls.x * 0).sum().abs().sqrt()})
     assert not report.finite
-    with pytest.raises(ValueError, match="`every` is 7, which only has a meaning with batches=2"):
+    with pytest.raises(ValueError, match="`every` is 7, which only applies to batches=2"):
         SAM(bowls, every=7)
     assert DotProd(bowls, step=1).step == 1

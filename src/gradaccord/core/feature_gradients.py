@@ -142,7 +142,7 @@ class FeatureGradients(TaskGradients):
             brought = gathered(own, (group,))
             if any(other != own for other in brought):
                 raise ValueError(
-                    "`decide` is 'features', and the processes bring other tasks or heads: every "
+                    "`decide` is 'features', and the processes have different tasks or heads: every "
                     "process must bring the same ones to a step."
                 )
         bank = super().joined(outcome)

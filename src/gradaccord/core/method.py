@@ -37,7 +37,7 @@ class Method(ABC):
         return False
 
     def outer_weights(self) -> AbstractContextManager[None]:
-        """A block at the weights to evaluate and save; trajectory methods swap in their own."""
+        """A block in which the model holds the weights to evaluate and save, e.g. phi of Reptile."""
         return nullcontext()
 
     def state_dict(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import torch
 
 @dataclass(frozen=True)
 class StepReport:
-    """What a step measured, without an extra pass over the model; all tensors are float64 on CPU.
+    """What a step measured, without an extra pass over the model. All tensors are float64 on the CPU.
 
     Gradients are those of the shared parameters; of a single task, those of all that it reaches.
     Methods that leave the gradient of a single task unchanged (Sum, PCGrad, GradVac, ConFIG) do not

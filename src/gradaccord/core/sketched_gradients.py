@@ -33,7 +33,7 @@ from gradaccord.core.task_gradients import TaskGradients
 from gradaccord.core.temporary_weights import buffers_of, preserved
 from gradaccord.core.weighted_gradient import sum_of_losses
 
-SMALL = 4096  # gradients of at most so many numbers are kept as they are
+SMALL = 4096  # gradients of at most this many numbers are kept whole
 SAME_LOSS = 0.01  # a loss that moves by more between two calls is another one
 
 Sketches: TypeAlias = dict[Key, torch.Tensor]
@@ -56,11 +56,11 @@ class _Step:
 
 
 class SketchedGradients(TaskGradients):
-    """Keeps a whole gradient only where it is small, by rows, or of one task alone.
+    """Keeps a whole gradient only if it is small, stored by rows, or its parameter has one task.
 
-    As soon as a second task reaches a large parameter, it has sketches alone: of the first task's
-    gradient, and of every later one while its backward pass still runs. Kept: T/16 gradients,
-    and the one that is summed up.
+    As soon as a second task reaches a large parameter, only sketches are kept: the first task's
+    gradient is replaced by its sketch, and every later one while its backward pass still runs.
+    Memory: T/16 gradients, and the one that is summed up.
     """
 
     sends_early = False  # sums that wait to be taken are whole gradients
@@ -114,7 +114,7 @@ class SketchedGradients(TaskGradients):
             raise
 
     def _arrive(self, task: str, position: int, parameter: torch.Tensor) -> None:
-        """A gradient that the backward pass has just finished makes way for its sketch."""
+        """Replace a gradient that the backward pass has just finished by its sketch."""
         given = parameter.grad
         if given is None or given.is_sparse:
             return
@@ -273,7 +273,7 @@ class SketchedGradients(TaskGradients):
         return found
 
     def _checked(self, again: Bank) -> Bank | Exception:
-        """Refuse a loss that is another one when it is called again."""
+        """Refuse a callable that returns a different loss when it is called again."""
         for task, value in zip(again.tasks, again.losses, strict=True):
             first, second = self._now.means[task], float(value)
             if abs(first - second) > SAME_LOSS * max(abs(first), abs(second)) + 1e-6:

@@ -69,9 +69,9 @@ class DotProd(PairedSum):
         g = G1 + G2 + weight * D,   with |weight * D| <= max_ratio * |G1 + G2|
 
     Descending along D ascends G1.G2 in expectation: E[H2 G1] = 1/2 E[grad(G1.G2)]. Takes pairs of
-    batches as `PairedSum` does; compare with that as the control. Cost per pair, in batch gradients:
-    exact about 4.2 (double backward, 3 to 4 times the activations), differences 3 (and a copy of the
-    weights), centred 4, symmetric 5 by differences and 8 exact.
+    batches as `PairedSum` does, which is the control to compare with. Cost per pair, in batch
+    gradients: exact about 4.2 (double backward, 3 to 4 times the activations), differences 3 (and a
+    copy of the weights), centred 4, symmetric 5 by differences and 8 exact.
 
     weight: lambda. The term is capped: an exact product at the paper's 0.1 can make training diverge.
     mode: "exact", falling back to differences where something cannot be differentiated twice; or

@@ -64,16 +64,16 @@ class Batch:
 
 
 class PairedSum(Method):
-    """The sum of two batches' gradients at the same weights; the control that DotProd is compared to.
+    """The sum of two batches' gradients at the same weights: the control for DotProd.
 
         g = G1 + G2                          (reduction "mean": half of it)
 
-    Half as many optimiser steps as plain training takes. `backward` may be given the pair as two
-    entries of the mapping, or one batch a call: then the first call of a pair leaves `.grad` None, so
-    that `optimizer.step()` does nothing, and the second one fills it. In every window of `every`
-    batches the last two form a pair and the others are ordinary steps; pairs in one call need an even
-    `every`. A batch left without a partner at the end of an epoch gets a plain step after `finish()`. A
-    weight frozen while a batch waits is left out of the pair. Cost: one batch gradient a batch, one
+    Half as many optimiser steps as plain training takes. Give `backward` the pair as two entries of the
+    mapping, or one batch per call. In that case the first call of a pair leaves `.grad` None, so that
+    `optimizer.step()` does nothing, and the second one fills it. In every window of `every` batches the
+    last two form a pair and the others are ordinary steps; pairs in one call need an even `every`. A
+    batch left without a partner at the end of an epoch gets a plain step after `finish()`. A weight
+    that is frozen while a batch waits is left out of the pair. Cost: one batch gradient per batch, one
     gradient of memory while a batch waits.
 
     model: the module as it is called in the losses, or an iterable of (name, parameter) pairs.

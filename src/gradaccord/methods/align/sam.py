@@ -20,9 +20,9 @@ class SAM(PairedSum):
         batches=2:  g = G1 + G2(theta + radius * G1/|G1|)            for every pair
 
     To first order the two-batch form is G1 + G2 + (radius/|G1|) H2 G1: the term that `DotProd`
-    subtracts, with the opposite sign. Cost: batches=1 two gradients a batch, batches=2 one; one copy of
-    the weights. A batch that is run twice sees the same dropout masks, and updates running statistics
-    once.
+    subtracts, with the opposite sign. Cost: two gradients per batch with batches=1, one with batches=2;
+    one copy of the weights. A batch that is run twice sees the same dropout masks, and updates running
+    statistics once.
 
     radius: length of the displacement (0.05 in the paper).
     batches: 1, or 2 for pairs.
@@ -35,7 +35,7 @@ class SAM(PairedSum):
         if batches not in (1, 2):
             raise ValueError(f"`batches` is {batches!r}: use 1, or 2 for the form on pairs.")
         if batches == 1 and self.every != 2:
-            raise ValueError(f"`every` is {self.every}, which only has a meaning with batches=2.")
+            raise ValueError(f"`every` is {self.every}, which only applies to batches=2: leave it out.")
         self.radius = float(radius)
         self.batches = batches
 

@@ -46,13 +46,14 @@ class Combination(Method):
     shared: the names or prefixes of the shared parameters. By default a parameter is shared in a
         step if at least two of its tasks reach it. What is not shared is never combined: a head
         gets what plain training on the summed (or mean) loss would give it.
-    normalize: brings the shared gradients of the step's tasks to their mean length before the method
-        sees them, so that no task counts more because its loss is larger. Heads are left alone.
-    memory: how the tasks' gradients are kept until they are combined. "full": as they are, T gradients;
-        "half": in bfloat16, half of that; "cpu": in the host's memory, for models on an accelerator;
-        "sketch": T/16 gradients, for twice the passes: sketches of the gradients give nearly the same
-        weights, and a second pass over every loss the exact gradient with these weights. The callables
-        must return the same losses when called again.
+    normalize: scale the shared gradients of the step's tasks to their mean length before the method
+        sees them, so that no task counts more because its loss is larger. Heads are not scaled.
+    memory: how the tasks' gradients are kept until they are combined. "full": unchanged, T gradients of
+        memory; "half": in bfloat16, half of that; "cpu": in the host's memory, for models on an
+        accelerator; "sketch": T/16 gradients of memory, for twice the passes. A first pass keeps
+        sketches of the gradients, which give nearly the same weights; a second pass over every loss
+        gives the exact gradient with these weights. The callables must return the same losses when
+        called again.
     decide: what the method compares: "gradients" of the shared parameters, or "features", the gradients
         at the shared representation of one batch under several heads. "features" is an approximation
         (`rep_grad` of LibMTL, the upper bound of MGDA-UB) that runs the trunk backward once, not T
@@ -112,7 +113,7 @@ class Combination(Method):
         """The weight of each task in each group, [G, T]; also updates the method's state."""
 
     def task_order(self, tasks: list[str]) -> list[str]:
-        """The order in which the method sees a step's tasks: by name, so that the user's never matters.
+        """The order in which the method sees a step's tasks: by name, whatever the user's order.
 
         tasks: as the user gave them; with several processes, as the first one did.
         """
@@ -211,7 +212,7 @@ class Combination(Method):
                 return
 
     def _unmeasured(self, bank: Bank, losses: torch.Tensor) -> tuple[Measured, list[int], bool]:
-        """The same of gradients that are not read: unknown, but for the losses."""
+        """What is known without reading the gradients: only the losses."""
         n_groups, n_tasks = len(self.partition.groups), len(bank.tasks)
         unknown = torch.full((n_groups, n_tasks, n_tasks), math.nan, dtype=torch.float64, device="cpu")
         present = torch.zeros(n_groups, dtype=torch.bool, device="cpu")
@@ -272,7 +273,7 @@ class Combination(Method):
 
 
 def normalizers(grams: torch.Tensor) -> torch.Tensor:
-    """What brings each task's gradient to the mean length, [G, T, T] -> [T]; 1 where it is zero."""
+    """Factors that scale the tasks' gradients to the mean length, [G, T, T] -> [T]; 1 for zero ones."""
     lengths = grams.sum(0).diagonal().clamp_min(0).sqrt()
     moving = lengths > 0
     return torch.where(moving, lengths.sum() / moving.sum().clamp_min(1) / lengths, 1.0)

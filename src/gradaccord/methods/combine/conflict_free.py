@@ -17,9 +17,9 @@ class ConFIG(Combination):
 
     d has the same positive dot product with every unit gradient, so that no task conflicts with the
     step, and g is the sum of the gradients' projections on it. It follows from the Gram matrix exactly:
-    U^+ = U' (U U')^+. Linearly dependent gradients get the best that least squares can do. A task
-    without gradient takes no part. Cost: T batch gradients, T gradients of memory. Differs from
-    `PCGrad` by giving all tasks the same cosine, whatever their lengths.
+    U^+ = U' (U U')^+. For linearly dependent gradients d is the least-squares solution. A task without
+    a gradient takes no part. Cost: T batch gradients, T gradients of memory. Differs from `PCGrad` by
+    giving all tasks the same cosine, whatever their lengths.
     """
 
     keeps_a_lone_task = True

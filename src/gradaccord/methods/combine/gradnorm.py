@@ -111,7 +111,7 @@ class GradNorm(Combination):
         self.weights = {task: weight * ratio for task, weight in self.weights.items()}
 
     def _squares(self, measured: Measured, active: list[int]) -> torch.Tensor:
-        """The squared gradient norms of these tasks in the layer that they are compared by."""
+        """The squared gradient norms of these tasks in the layer where they are compared."""
         squares = measured.grams.diagonal(dim1=1, dim2=2)[:, active]  # [G, T]
         reached = (squares > 0).all(1)
         tasks = ", ".join(measured.tasks[i] for i in active)
@@ -152,6 +152,6 @@ def _positive(task: str, loss: float) -> float:
     if not loss > 0:
         raise ValueError(
             f"Task {task!r} has the loss {loss:g}: GradNorm compares rates L / L(0), which a loss "
-            "that is not positive turns upside down; shift the loss to be positive."
+            "that is not positive makes meaningless; shift the loss to be positive."
         )
     return loss

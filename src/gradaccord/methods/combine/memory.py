@@ -18,7 +18,7 @@ Decide = Literal["gradients", "features"]
 def task_gradients(
     model: Model, engine: Any, memory: Memory, decide: Decide, seed: int
 ) -> TaskGradients:
-    """What runs the losses and keeps their gradients. seed: of the sketches' own random generator."""
+    """What runs the losses and keeps their gradients. seed: of the sketches' random signs."""
     one_of("memory", memory, Memory)
     one_of("decide", decide, Decide)
     if decide == "features":

@@ -17,9 +17,9 @@ class Sum(Combination):
 
     The baseline of every comparison. Cost: T batch gradients, T gradients of memory.
 
-    measure: False saves a pass over the gradients: the report then has the losses, and NaN for
-        everything about gradients; `finite` still tells whether `.grad` is. With one task, gradients
-        are never measured.
+    measure: False saves a pass over the gradients. The report then has the losses, and NaN for
+        everything about gradients; `finite` still says whether `.grad` is finite. With one task,
+        gradients are never measured.
     """
 
     keeps_a_lone_task = True
@@ -43,7 +43,7 @@ class Mean(Sum):
 
         g = 1/T sum_t g_t
 
-    Differs from `Sum` by the step length alone, so that a learning rate found on one task fits.
+    Differs from `Sum` only in the step length, so a learning rate found on one task fits.
     """
 
     def __init__(self, model: Model, **options: Any) -> None:

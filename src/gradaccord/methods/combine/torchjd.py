@@ -1,4 +1,4 @@
-"""Any weighting of TorchJD on our bank: CAGrad, MGDA, Nash-MTL, UPGrad and the rest."""
+"""Any TorchJD weighting of task gradients: CAGrad, MGDA, Nash-MTL, UPGrad and the rest."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gradaccord.methods.combine.weightings import constants_of, is_stateful, nam
 
 
 class TorchJD(Combination):
-    """Weights from a `torchjd.aggregation` weighting or aggregator, gradients from the gradient bank.
+    """Task weights from any `torchjd.aggregation` weighting or aggregator.
 
         g = sum_t w_t g_t,   w = weighting(Gram matrix)
 
@@ -31,10 +31,10 @@ class TorchJD(Combination):
     too. With several groups of parameters, each has its own copy of the weighting. Random draws come
     from the method's own generator. Cost: T batch gradients, T of memory.
 
-    Rows, constant weights, preferences and PCD's primary task follow the order in which the tasks were
-    first seen (across processes, by the first one), or that of `tasks`. A weighting without memory
-    takes the tasks of the step, with their own constants; one with memory needs all tasks in every
-    step.
+    Rows, constant weights, preferences and PCD's primary task follow the order of `tasks`; without it,
+    the order in which the tasks were first seen (with several processes, by the first one). A weighting
+    without memory takes the tasks of the step, with their own constants; one with memory needs all
+    tasks in every step.
 
     weighting: a name, with its options as further arguments; or an instance.
     tasks: the tasks in order; others are refused.
@@ -81,7 +81,7 @@ class TorchJD(Combination):
         return [task for task in known if task in tasks]
 
     def _check_size(self, tasks: list[str]) -> None:
-        """Refuse what was made for another number of tasks."""
+        """Refuse a weighting that was made for another number of tasks."""
         sizes = [len(part.weights) for part in constants_of(self.weightings[0])]
         sizes += [n for n in [getattr(self.weightings[0], "n_tasks", None)] if n is not None]
         for size in sizes:
@@ -103,7 +103,7 @@ class TorchJD(Combination):
 
     @contextmanager
     def _present(self, group: int, tasks: tuple[str, ...]) -> Iterator[None]:
-        """A weighting with the constants of the tasks that are there."""
+        """A weighting with the constants of this step's tasks only."""
         rows = [self.tasks.index(task) for task in tasks]
         constants = constants_of(self.weightings[group])
         whole = [part.weights for part in constants]

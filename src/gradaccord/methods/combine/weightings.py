@@ -23,7 +23,7 @@ REFUSED = {
 
 
 def weighting_options(name: str, given: Mapping[str, Any]) -> dict[str, inspect.Parameter]:
-    """The options of the weighting of a name; a list may be given for a tensor."""
+    """The options of the weighting with this name; a list may be given for a tensor."""
     options = lists_for_tensors(options_of(_classes()[_known(name)]))
     smoothed = options.pop("weighting", None)
     if smoothed is not None:
@@ -89,7 +89,7 @@ def weighting_of(given: Any) -> tuple[Any, bool]:
 
 
 def is_stateful(weighting: Any) -> bool:
-    """Whether it remembers something of every task, by position."""
+    """Whether it keeps state for every task, by position."""
     import torchjd
 
     modules = weighting.modules() if isinstance(weighting, nn.Module) else ()

@@ -132,14 +132,14 @@ def find_embedding(
 
 
 def find_encoder(model: nn.Module, module: str | nn.Module | None = None) -> nn.Module:
-    """The module whose output are the contextual states: named, or a Hugging Face model's own."""
+    """The module whose output is the contextual states: named, or a Hugging Face model's own."""
     if module is not None:
         return named(model, module, "encoder")
     owner = pretrained(model)
     if owner is None:
         raise ValueError(
             f"The encoder of {type(unwrapped(model)).__name__} cannot be found: name the module "
-            "whose output are the hidden states, e.g. encoder='encoder'."
+            "whose output is the hidden states, e.g. encoder='encoder'."
         )
     found: nn.Module = owner.get_encoder() if _has_decoder(owner) else owner.base_model
     return found

@@ -105,7 +105,7 @@ class RecAdam(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """One step of every group; if the pull would diverge, raises before any weight moves."""
+        """One step of every group; raises before any weight moves if the pull would diverge."""
         loss = None
         if closure is not None:
             with torch.enable_grad():

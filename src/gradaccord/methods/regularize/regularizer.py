@@ -1,4 +1,4 @@
-"""The base class of regularisers: they wrap the losses that a method is given."""
+"""The base class of regularisers, which wrap the losses that a method is given."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class SWEP(nn.Module, Regularizer):
         swep = SWEP(model)                                    # holds the model and the network
         optimizer = AdamW([{"params": model.parameters()},
                            {"params": swep.network.parameters(), "lr": 1e-3}], lr=3e-5)
-        method = PCGrad(swep)                                 # so that the network is trained, too
+        method = PCGrad(swep)                                 # so that the network is trained as well
         method.backward({t: swep.loss(partial(forward, model, b)) for t, b in batches.items()})
 
     Cost: about 2 plain steps; the public code runs the encoder a third time for h. Use it where a

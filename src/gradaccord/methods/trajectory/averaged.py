@@ -29,12 +29,12 @@ class Averaged(OuterWeights):
         phi   <- phi + a_n (theta - phi)                     n = 1, 2, ... from step `start` + 1 on
         EMA: a_n = (1 - decay) / (1 - decay^n)     SWA: a_n = 1 / n
 
-    phi is the weighted mean of all theta so far (the initial weights are not in it), and is what
-    `outer_weights` shows: evaluate and save there. `finish` leaves phi in the model. Buffers (running
+    phi is the weighted mean of all theta so far, without the initial weights. Evaluate and save inside
+    `outer_weights`, where the model holds phi. `finish` leaves phi in the model. Buffers (running
     statistics of batch norms) are those of theta, the model's own. Call `after_step` after every
     `optimizer.step()`. A frozen parameter is not averaged; once unfrozen, its mean starts from its
-    current value. Cost: that of `Sum`, one copy of the weights and a pass over them a step. The control
-    that tells whether `SequentialReptile` gains by alignment or by averaging.
+    current value. Cost: that of `Sum`, one copy of the weights and a pass over them a step. It is the
+    control that shows whether `SequentialReptile` gains by alignment or by averaging.
 
     average: "ema" or "swa".
     decay: of "ema", 0.999 by default; the mean is over about 1 / (1 - decay) steps.
@@ -79,7 +79,7 @@ class Averaged(OuterWeights):
 
     @torch.no_grad()
     def after_step(self) -> None:
-        """Count the optimiser step, and take its weights into the mean."""
+        """Count the optimiser step, and add its weights to the mean."""
         self._refuse_at_phi("after_step")
         self.gradient.after_step()
         self.step += 1

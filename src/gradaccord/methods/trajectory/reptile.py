@@ -1,4 +1,4 @@
-"""Reptile: a share of the way to where several steps lead, on one task or as a mean over tasks."""
+"""Reptile: several steps, then a move part of the way to where they led, on one task or several."""
 
 from __future__ import annotations
 

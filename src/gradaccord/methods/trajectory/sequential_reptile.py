@@ -1,4 +1,4 @@
-"""Sequential Reptile: one trajectory through all tasks, then a short way along it."""
+"""Sequential Reptile: one trajectory through all tasks, then a move part of the way to its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all trajectory methods share: phi kept while theta walks, its checkpoint, its end."""
+"""What all trajectory methods share: phi is kept while theta moves, saved, and updated at the end."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class Trajectory(OuterWeights):
     outer_lr: eta in (0, 1], the share of the way that phi goes. It may be changed between steps.
     optimizer_state: "reset" gives the parameters that an outer update moved a fresh optimiser state
         (moments; the learning rate and its schedule go on), "keep" leaves it.
-    heads: names or prefixes of parameters that stay as trained: neither moved by the outer update
-        nor reset. By default there are none: every trainable parameter takes part.
+    heads: names or prefixes of parameters that stay as trained: neither moved by the outer update nor
+        reset. By default every trainable parameter takes part.
     gradient: the method that fills `.grad` at every step, e.g. PCGrad(model). By default the plain
-        gradient, which takes `options` (engine, reduction, ...) and is not measured;
-        gradient=Sum(model) is.
+        gradient, which takes `options` (engine, reduction, ...) and is not measured; give Sum(model) to
+        have it measured.
     """
 
     def __init__(
@@ -242,7 +242,7 @@ class Trajectory(OuterWeights):
 
 
 def check_gradient(gradient: Method | None, options: Mapping[str, Any]) -> None:
-    """A method for the gradient is given ready, or made by the options; not both."""
+    """Refuse both a ready method for the gradient and options to make one."""
     if gradient is not None and options:
         raise TypeError(
             f"`gradient` was given together with {', '.join(sorted(options))}: these belong to the "

@@ -21,10 +21,11 @@ class FAMO(LossWeighting):
         d_t = log D_t(before the step) - log D_t(after it)
         xi <- Adam(xi, J' d + weight_decay xi),   J = d softmax / d xi,   first 0
 
-    A task whose loss fell faster than the others' loses weight. The published code runs every batch
-    forward a second time, after the step, for the losses "after it". Here these are the losses of the
-    task's next batch, which costs nothing and is noisier. The xi of tasks that were absent from the
-    step before do not change. Losses must be above `min_losses`. Cost: see `LossWeighting`.
+    A task gets less weight if its loss fell faster than the others'. The published code runs every
+    batch forward a second time, after the step, for the losses "after it". Here the losses of the
+    task's next batch are used instead, which costs nothing and is noisier. The xi of tasks that were
+    absent from the step before do not change. Losses must be above `min_losses`. Cost: see
+    `LossWeighting`.
 
     lr, weight_decay: of the logits xi.
     min_losses: the least loss that each task can have; 0 where not given.

@@ -17,8 +17,8 @@ class LossScale(LossWeighting):
     The plain baseline of weighting: learned weights should beat it. The losses must be positive. Cost:
     see `LossWeighting`.
 
-    decay: 0.99 remembers about a hundred steps; 0 divides each loss by itself, whose gradient is that
-        of the sum of log losses.
+    decay: 0.99 remembers about a hundred steps; 0 divides each loss by its own value: the gradient of
+        the sum of log losses.
     """
 
     def __init__(self, model: Model, *, decay: float = 0.99, **options: Any) -> None:

@@ -24,10 +24,10 @@ class LossWeighting(Method):
         g = sum_t w_t g_t,   w = weigh(L_1, ..., L_T)
 
     The weights count as constants in the gradient, and apply to heads too. State is kept by task name:
-    a task may be absent from a step. No gradient is read, so the report has only losses and weights.
-    Cost: one batch under several heads runs forward and backward once and has one gradient in memory.
-    With a batch for each task (or micro-batches) it costs T batch gradients and T gradients of memory,
-    as `Sum` does.
+    a task may be absent from a step. Gradients are not measured, so the report has only losses and
+    weights. Cost: one batch under several heads runs forward and backward once and has one gradient in
+    memory. With a batch for each task (or micro-batches) it costs T batch gradients and T gradients of
+    memory, as `Sum` does.
 
     model: the module as it is called in the losses (wrapped in DDP, compiled, ...), or an iterable
         of (name, parameter) pairs.

@@ -1,4 +1,4 @@
-"""Any scalarizer of TorchJD by name: one number from all losses, whose slopes are the weights."""
+"""Any scalarizer of TorchJD by name: one number from all losses, whose derivatives are the weights."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class TorchJDLoss(LossWeighting):
         min over theta of  s(L_1, ..., L_T),    w_t = ds / dL_t
 
     `TorchJDLoss(model, "GeometricMean")`, `TorchJDLoss(model, "PBI", theta=1.0, weights=[1, 2])`. One
-    that learns a number for each task (IMTLL, UW) takes plain gradient steps on them. Values by task
-    are in the order of `tasks`, by name if it is not given; then all tasks must be in every step. DWA
-    and FAMO have methods of their own here. Random draws come from the method's own generator. Cost:
-    see `LossWeighting`.
+    that learns a number for each task (IMTLL, UW) takes plain gradient steps on them. Options with one
+    value per task follow the order of `tasks` (by name if not given), and then all tasks must be in
+    every step. For DWA and FAMO, which are refused here, use the methods of these names. Random draws
+    come from the method's own generator. Cost: see `LossWeighting`.
 
     scalarizer: a name, with its options as further arguments; lists become tensors.
-    lr: learning rate of what it learns, 0.025 by default.
+    lr: learning rate of the numbers that it learns, 0.025 by default.
     tasks: the tasks in order.
     """
 
@@ -147,7 +147,7 @@ def known_scalarizer(name: str) -> str:
 
 
 def scalarizer_options(name: str) -> Mapping[str, inspect.Parameter]:
-    """What the scalarizer of a name takes; the number of tasks is known."""
+    """The options of the scalarizer with this name; the number of tasks is known."""
     return lists_for_tensors(options_of(_classes()[known_scalarizer(name)], hidden=("shape",)))
 
 

@@ -17,7 +17,7 @@ class UncertaintyWeighting(LossWeighting):
         min over theta and s of  sum_t 1/2 exp(-s_t) L_t + 1/2 s_t,    s_t = log sigma_t^2,  first 0
         w_t = 1/2 exp(-s_t),    s_t <- s_t - lr (1 - exp(-s_t) L_t) / 2
 
-    The s_t take plain gradient steps of their own beside the optimiser's on theta, both from the same
+    With each step of the optimiser on theta, the s_t take a plain gradient step, both from the same
     point. At rest exp(s_t) = L_t: every loss is divided by twice its size. The losses must not be
     negative. Cost: see `LossWeighting`. Differs from `LossScale` by learning the scale slowly.
 
