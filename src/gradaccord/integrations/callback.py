@@ -1,4 +1,4 @@
-"""Where a Trainer's own loop meets the method: after its steps, and at its beginning and end."""
+"""Where a Trainer's loop calls the method: after its steps, and at its beginning and end."""
 
 from __future__ import annotations
 
@@ -34,5 +34,5 @@ class MethodCallback(TrainerCallback):
             self.trainer._finish()
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Leave the model as it was given, but for its weights."""
+        """Leave the model as it was given, apart from its weights."""
         self.trainer._detach_network()

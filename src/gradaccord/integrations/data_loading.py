@@ -138,7 +138,7 @@ def make_loader(
 ) -> TaskLoader:
     """A loader of micro-batches, each a list with one `Part` for every task of the step.
 
-    collators: of the tasks that have one of their own.
+    collators: of the tasks that have their own.
     """
     read, collate = {}, {}
     for task, data in tasks.items():
@@ -170,5 +170,5 @@ def _columns(trainer: Any, task: str, data: Any, collator: Any) -> tuple[Any, An
 
 
 def _has_own_batches(trainer: Any) -> bool:
-    """sentence-transformers: no duplicates in a batch, batches by label, columns of its own."""
+    """sentence-transformers: no duplicates in a batch, batches by label, its own columns."""
     return hasattr(trainer, "get_batch_sampler")

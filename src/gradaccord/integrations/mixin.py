@@ -27,26 +27,27 @@ from gradaccord.runs.ranks import others_alive
 
 
 class AlignedMixin(ResumingMixin):
-    """Put before a Trainer class: `class Mine(AlignedMixin, SFTTrainer)`. See `AlignedTrainer`.
+    """Goes before a Trainer class: `class Mine(AlignedMixin, SFTTrainer)`. See `AlignedTrainer`.
 
     method: a name ("PCGrad"), a class, or a partial (`partial(DotProd, weight=0.1)`); any callable
         that takes the model and `engine=` will do. It is built when training begins, on the model as
-        Accelerate wraps it; a trajectory method is given the optimiser, too.
+        Accelerate wraps it; a trajectory method is also given the optimiser.
     method_options: keyword arguments of the method.
     train_dataset: a mapping from task name to data set, or one data set, which is then the task
-        "train". One without a length is a stream: it is read in its own order, and `max_steps` says
+        "train". One without a length is a stream: it is read in its own order, and `max_steps` sets
         how long. `per_device_train_batch_size` is the batch of one task.
     sampler: a `TaskSampler` that says which tasks a step takes. By default every task in every step;
         for trajectory methods one task, p_t ~ N_t^0.2; for methods on pairs (DotProd, PairedSum) two
-        consecutive batches of one task, drawn likewise (see `TaskPairs`, which also pairs tasks).
+        consecutive batches of one task, drawn in the same way (see `TaskPairs`, which also pairs
+        tasks).
     regularize: SMART, SWEP, or a partial of them; built on the model.
     regularize_kind: SMART's `kind`, or one per task.
     data_collator, compute_metrics: one for all tasks, or a mapping with one for each.
 
-    The loss of a task is `compute_loss(model, inputs)`, to be overridden as usual. Meanwhile
-    `self.task` is the task's name, and a model whose forward takes `task` is given it. The loss must
-    be a mean over its batch's items, as those of Hugging Face models are: `count_items` counts them,
-    and the mean over all micro-batches and processes is exact.
+    The loss of a task is `compute_loss(model, inputs)`, to be overridden as usual. While it runs,
+    `self.task` is the task's name, and a model whose forward takes `task` is given that name. The loss
+    must be a mean over its batch's items, as Hugging Face models return it: `count_items` counts them,
+    so that the mean over all micro-batches and processes is exact.
     """
 
     def __init__(
@@ -100,7 +101,7 @@ class AlignedMixin(ResumingMixin):
     # What a user may override
 
     def count_items(self, inputs: Mapping[str, Any]) -> int | None:
-        """How many items the loss of a batch is the mean of: labels other than -100, or examples.
+        """The number of items that a batch's loss is the mean of: labels other than -100, or examples.
 
         None: unknown, and all micro-batches of the task count alike.
         """
@@ -225,7 +226,7 @@ class AlignedMixin(ResumingMixin):
     def training_step(
         self, model: nn.Module, inputs: Any, num_items_in_batch: Any = None
     ) -> torch.Tensor:
-        """Hold a micro-batch; with the last one of the step, fill `.grad` by the method."""
+        """Keep a micro-batch; with the last one of the step, let the method fill `.grad`."""
         self._held.extend(inputs)
         self._examples += sum(part.examples for part in inputs)
         if not self.accelerator.sync_gradients:

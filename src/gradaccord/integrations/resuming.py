@@ -44,7 +44,7 @@ class ResumingMixin(_Trainer):
 
     @property
     def _network(self) -> Any:
-        """What the regulariser trains beside the model, if it does."""
+        """What the regulariser trains beside the model, if anything."""
         return None if self.regularizer is None else self.regularizer.network
 
     def _outer_weights(self) -> AbstractContextManager[None]:

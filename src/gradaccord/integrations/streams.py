@@ -31,9 +31,10 @@ class StreamBatches(Iterator[list[int]]):
 class Stream:
     """The examples of a stream by number; a pass that ends begins the next one.
 
-    It is read forwards and skips what it is not asked for, e.g. other processes' examples: all
+    It is read forwards and skips examples that are not requested, e.g. those of other processes: all
     processes read the same stream. Before a pass, `set_epoch` of the data set is called, on which those
-    of the library `datasets` shuffle again. Asked for an earlier number, it starts from the beginning.
+    of the library `datasets` shuffle again. If an earlier number is requested, it starts from the
+    beginning.
 
     length: how many examples are counted as its size.
     """

@@ -22,5 +22,6 @@ class AlignedTrainer(AlignedMixin, Trainer):
     `load_best_model_at_end` and `resume_from_checkpoint` are the Trainer's own. Each log has the tasks'
     losses, cosines and the share of conflicts beside `loss`, which is the tasks' mean. A trajectory
     method is evaluated and saved at its outer weights, and its last trajectory is finished at the end.
-    The options are those of `AlignedMixin` and of `Trainer`, all but model and args by keyword.
+    The options are those of `AlignedMixin` and of `Trainer`; all but model and args are given by
+    keyword.
     """

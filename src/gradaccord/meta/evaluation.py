@@ -28,10 +28,12 @@ NORMAL_95 = 1.96  # standard deviations, as in the papers
 class Evaluation:
     """Accuracy (or loss) over tasks.
 
-    value: mean over tasks after the last inner step, in percent for accuracy. interval: half of its
-    95 % confidence interval. by_step, interval_by_step: the same after 0, 1, ... inner steps (or once).
+    value: mean over tasks after the last inner step, in percent for accuracy.
+    interval: half of its 95 % confidence interval.
+    by_step, interval_by_step: the same after 0, 1, ... inner steps (or once).
     transductive: whether the queries of a task were predicted together, from joint batch statistics.
-    models: 1, or the number in the ensemble. unit: "accuracy" or "loss".
+    models: 1, or the number in the ensemble.
+    unit: "accuracy" or "loss".
     """
 
     value: float
@@ -74,11 +76,13 @@ def evaluate(
 ) -> Evaluation:
     """Adapt to each task and predict its queries; the learner is not changed.
 
-    tasks: `FixedTasks`, or any batches of tasks. steps: inner steps; as in training by default, more
-    are allowed. transductive: predict all queries of a task together, so that batch statistics come
-    from them too. Off by default: it makes tasks easier, and cannot be compared with results
-    without it. loss: measure this (e.g. mse_loss for regression) instead of the accuracy. by_step:
-    predict after every inner step, for the adaptation curve; False predicts once, after the last.
+    tasks: `FixedTasks`, or any batches of tasks.
+    steps: inner steps; by default as many as in training, and more are allowed.
+    transductive: predict all queries of a task together, so that batch statistics come from them too.
+        Off by default: it makes tasks easier, and cannot be compared with results without it.
+    loss: measure this (e.g. mse_loss for regression) instead of the accuracy.
+    by_step: predict after every inner step, for the adaptation curve; False predicts once, after the
+        last.
     progress: called with the number of tasks done so far.
     """
     rows = []
@@ -99,11 +103,13 @@ def evaluate_ensemble(
     transductive: bool = False,
     progress: Callable[[int], None] = lambda tasks: None,
 ) -> Evaluation:
-    """Mean of the softmax outputs of several checkpoints of one learner, each adapted by itself.
+    """Mean of the softmax outputs of several checkpoints of one learner, each adapted separately.
 
-    checkpoints: `state_dict`s of the learner, usually the five best by validation accuracy. The learner
-    is left as it was. An ensemble is not a single model, and costs several times as much at test:
-    report it separately. progress: called with the number of tasks done so far, over checkpoints.
+    The learner is left as it was. An ensemble is not a single model, and costs several times as much at
+    test: report it separately.
+
+    checkpoints: `state_dict`s of the learner, usually the five best by validation accuracy.
+    progress: called with the number of tasks done so far, over checkpoints.
     """
     if not checkpoints:
         raise ValueError("`checkpoints` is empty: an ensemble needs at least one.")

@@ -37,7 +37,7 @@ class TestAccuracy(BaseModel):
 
 
 class FewShotRecord(Versioned):
-    """What a run was, how long it took, its validation curve, and how good its best checkpoint is.
+    """A run: its settings, how long it took, its validation curve, and its best checkpoint's accuracy.
 
     curve: (iteration, accuracy, interval) of each validation. core_hours: processor time of training
     and validation (of training alone where only a processor clock was logged); None if the run kept

@@ -1,4 +1,4 @@
-"""Gradient dot product and cosine over training, from the reports that the steps return anyway."""
+"""Gradient dot product and cosine over training, from the report that each step returns anyway."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class AlignmentProbe:
     As Kedia et al. 2021 plot it: a moving mean over `window` points, without points further than
     `sigmas` standard deviations from the mean. Mean and deviation are those of the whole run so far: in
     a window of 100 no point can be 10 deviations away from a mean it is part of (9.95 at most). It adds
-    no pass over the model and no gradient; memory is four numbers a step. A step counts if its report
-    has two tasks or more and measured finite gradients. The mean loss is kept too: alignment that rises
-    together with the loss is no success.
+    no pass over the model and no gradient; it keeps four numbers per step. A step counts if its report
+    has two tasks or more and finite gradients were measured. The mean loss is kept too: alignment that
+    rises together with the loss is no success.
     """
 
     def __init__(self, *, window: int = 100, sigmas: float = 10.0) -> None:

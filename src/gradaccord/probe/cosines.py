@@ -80,8 +80,8 @@ def task_cosines(
         losses = ({t: partial(loss_fn, model, t, b) for t, b in step.items()} for step in loader)
         task_cosines(model, losses).mean
 
-    The gradients of `batches` batches are averaged before they are compared: between single batches,
-    noise decides (on a small sentence encoder about half of their cosines were negative whatever the
+    The gradients of `batches` batches are averaged before they are compared: cosines between single
+    batches are mostly noise (on a small sentence encoder about half of them were negative, whatever the
     tasks). Only shared parameters count, as in training. Training is not affected: dropout is off, and
     every module's mode, buffers, `.grad` and the random state are put back. Cost: one batch gradient
     per task and batch, T gradients of memory.

@@ -90,8 +90,8 @@ def with_encoder(masked_lm: nn.Module, encoder: nn.Module) -> nn.Module:
     """A copy of a pretrained Hugging Face masked-LM model with the weights of a fine-tuned encoder.
 
     The head stays the pretrained one, with its decoder matrix, which is untied from the word
-    embeddings. Tied to embeddings that fine-tuning has moved, the loss would measure the head's
-    mismatch as well as the encoder's forgetting.
+    embeddings. If it stayed tied to embeddings that fine-tuning has moved, the loss would measure the
+    head's mismatch as well as the encoder's forgetting.
     """
     grafted: Any = copy.deepcopy(masked_lm)
     decoder = grafted.get_output_embeddings()

@@ -23,10 +23,10 @@ _NO_INPUT = ("id", "language", "group")  # fields that two different examples ma
 
 @dataclass(frozen=True)
 class SplitCard:
-    """One split. Counts of examples are of those looked at.
+    """One split. Examples are counted among those looked at.
 
     empty: with an empty text. repeated: the same example occurs earlier in the split;
-    contradictions: with another label. also_in: an earlier split -> how many occur there, too.
+    contradictions: with another label. also_in: an earlier split -> how many also occur there.
     lengths: tokens of a row, by percentile (50, 95, 99, 100). cut: share of sequences truncated.
     """
 
@@ -56,7 +56,7 @@ class SplitCard:
 
 @dataclass(frozen=True)
 class DataCard:
-    """The data of one task. example: the tokens of its first row, decoded; answer: what is right."""
+    """The data of one task. example: the tokens of its first row, decoded; answer: its right answer."""
 
     task: str
     kind: str
@@ -88,7 +88,7 @@ class DataCard:
 
 
 def data_card(prepared: Prepared, tokens: Tokens) -> DataCard:
-    """Look at a task's data once: about 10 microseconds an example, at most `MOST` of a split."""
+    """Look at a task's data once: about 10 microseconds per example, at most `MOST` of a split."""
     task, keys = prepared.task, dict[str, set[int]]()
     splits = {}
     for split, examples in prepared.splits.items():

@@ -39,8 +39,8 @@ def intervals(
 ) -> dict[str, Interval]:
     """Every metric of a task with its 95 % interval: examples are drawn with replacement.
 
-    A thousand times, where a metric is the mean of what single examples score or follows from a table
-    of confusions. Others are scored on each draw, 500 times, or fewer if examples are many. Answers
+    A metric that is a mean over single examples, or follows from a table of confusions, gets 1,000
+    draws. Others are scored anew on each draw: 500 draws, or fewer if there are many examples. Answers
     to one question (`group_key`) are drawn together.
     """
     scores = task.score(examples, predictions)

@@ -68,7 +68,7 @@ def prepare(
 
 
 def _labelled(task: Task[Any], examples: Sequence[Any], watch: Watch) -> Sequence[Any]:
-    """Those that a loss can be computed of."""
+    """The examples for which a loss can be computed."""
     if not _are_texts(examples):
         return examples
 

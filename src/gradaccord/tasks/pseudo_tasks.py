@@ -1,4 +1,4 @@
-"""Pseudo-tasks: one data set cut into clusters of examples that an encoder finds alike."""
+"""Pseudo-tasks: one data set cut into clusters of examples with similar encoder states."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PseudoTasks:
     """The clusters of a data set, largest first; empty ones are left out.
 
     datasets: one for each cluster, with its part of the split alone; evaluate a model on the whole set.
-    clusters: [examples] which one each example is in.
+    clusters: [examples], the cluster of each example.
     explained: share of the states' variance that the principal components keep.
     converged: whether the best of the restarts did.
     """
@@ -48,7 +48,7 @@ class PseudoTasks:
 
     @property
     def weights(self) -> dict[str, float]:
-        """The probability to draw each: the same if sizes are about even, else ~ N_t^q."""
+        """The probability of drawing each: equal if sizes are about even, else ~ N_t^q."""
         sizes = self.sizes
         power = 0.0 if max(sizes.values()) <= EVEN * min(sizes.values()) else self.q
         total = sum(size**power for size in sizes.values())

@@ -32,7 +32,7 @@ CLASSES = {
 
 
 class Kinds(Mapping[str, type["Task[Any]"]]):
-    """Kind name -> class; a module is imported when its kind is asked for."""
+    """Kind name -> class; a module is imported when its kind is first used."""
 
     def __init__(self) -> None:
         self._registered: dict[str, type[Task[Any]]] = {}
@@ -63,8 +63,8 @@ KINDS = Kinds()
 def build(kind: str, **options: Any) -> Task[Any]:
     """A task of a kind, as a configuration names it; `build(task.kind, **options(task)) == task`.
 
-    Lists become tuples. A kind, an option or a value that does not exist is a ValueError with the
-    nearest one that does.
+    Lists become tuples. A kind, option or value that does not exist raises a ValueError that names the
+    nearest one.
     """
     if kind not in KINDS:
         raise ValueError(f"`kind` is {kind!r}: {nearest(kind, KINDS, 'use one of')}")

@@ -40,7 +40,7 @@ class StartingFile:
 
 
 class Task(ABC, Generic[E]):
-    """Base class. A kind of task is one subclass in one file, and a line in `tasks/registry.py`.
+    """Base class. A kind of task is one subclass in one file, and one line in `tasks/registry.py`.
 
     A task is a frozen dataclass of its options; it holds no weights and no data.
 
@@ -100,7 +100,7 @@ class Task(ABC, Generic[E]):
 
     @property
     def main_metric(self) -> str:
-        """`metric`, with a "-" before it if lower is better: main scores are better the higher."""
+        """`metric`, with a "-" before it if lower is better: a higher main score is always better."""
         return f"-{self.metric}" if self.metric in self.lower_is_better else self.metric
 
     def labelled(
@@ -166,7 +166,7 @@ class Task(ABC, Generic[E]):
         return tuple(getattr(self, "labels", ()))
 
     def counted(self, batch: Batch) -> torch.Tensor | None:
-        """Which outputs a regulariser compares; None: all that are not padding."""
+        """The outputs that a regulariser compares; None: all that are not padding."""
         return None
 
     # Another task's head
@@ -216,7 +216,7 @@ class Task(ABC, Generic[E]):
         return example.needed, tuple(f for f in example.optional if f not in example.targets)
 
     def checked_question(self, given: Any, where: str) -> E:
-        """A question as given, for kinds whose questions have no fields. where: how errors begin."""
+        """The question unchanged, for kinds whose questions have no fields. where: how errors begin."""
         raise NotImplementedError
 
     def sample_code(self, trunk: Mapping[str, Any]) -> tuple[str, list[str]]:
@@ -225,7 +225,7 @@ class Task(ABC, Generic[E]):
 
 
 def main_score(scores: Mapping[str, float], main_metric: str) -> float:
-    """What models are chosen and compared by, higher is better: -12.3 for a perplexity of 12.3."""
+    """The score that models are compared by, higher is better: -12.3 for a perplexity of 12.3."""
     if main_metric in scores:
         return scores[main_metric]
     return -scores[main_metric.removeprefix("-")]
@@ -233,7 +233,7 @@ def main_score(scores: Mapping[str, float], main_metric: str) -> float:
 
 @contextmanager
 def errors_named(task: str) -> Iterator[None]:
-    """An error raised inside begins with the task's name, once."""
+    """A block in which errors are given the task's name as their beginning, once."""
     try:
         yield
     except (ValueError, TypeError) as error:

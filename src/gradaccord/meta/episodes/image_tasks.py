@@ -1,4 +1,4 @@
-"""N-way K-shot tasks from labelled images or features: endless to train with, fixed to evaluate with.
+"""N-way K-shot tasks from labelled images or features: endless for training, fixed for evaluation.
 
     episodes = Episodes(omniglot.train, ways=5, shots=1, queries=15, tasks=4)
     for tasks in episodes: ...                          # TaskBatch, support [4, 5, 1, 28, 28]
@@ -125,9 +125,12 @@ class Examples:
 class Episodes(Iterator[TaskBatch]):
     """An endless iterator of task batches, which can be resumed exactly where it stopped.
 
-    data: `ImageClasses`, or a pair (inputs, labels). ways, shots, queries: of each task. tasks: in a
-    batch, over all processes. seed: of its own generator. rank, world_size: with several processes each
-    gets its share of the same batch (give all the same seed); `tasks` must divide evenly.
+    data: `ImageClasses`, or a pair (inputs, labels).
+    ways, shots, queries: of each task.
+    tasks: in a batch, over all processes.
+    seed: of the random draws.
+    rank, world_size: with several processes each gets its share of the same batch (give all the same
+        seed); `tasks` must divide evenly.
     """
 
     def __init__(
@@ -183,9 +186,11 @@ class Episodes(Iterator[TaskBatch]):
 class FixedTasks:
     """A fixed number of tasks, the same at every iteration: for validation and test.
 
-    count: number of tasks (600 in the literature). seed: which tasks; the same seed and data give the
-    same tasks on every machine with this version of torch. batch: tasks per TaskBatch. rank,
-    world_size: each process goes through its share; `evaluate` joins the results.
+    count: number of tasks (600 in the literature).
+    seed: which tasks; the same seed and data give the same tasks on every machine with this version of
+        torch.
+    batch: tasks per TaskBatch.
+    rank, world_size: each process goes through its share; `evaluate` joins the results.
     """
 
     def __init__(

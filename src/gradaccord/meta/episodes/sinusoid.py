@@ -25,7 +25,9 @@ INPUTS = (-5.0, 5.0)
 class Sinusoids(Iterator[TaskBatch]):
     """An endless iterator of sine-wave tasks: inputs [tasks, n, 1], targets [tasks, n, 1].
 
-    shots, queries: points of the support and query set. tasks: in a batch. seed: of its own generator.
+    shots, queries: points of the support and query set.
+    tasks: in a batch.
+    seed: of the random draws.
     """
 
     def __init__(

@@ -21,7 +21,7 @@ from gradaccord.meta.network.general import Params
 
 
 class DotProd(Reptile):
-    """Meta DotProd (Kedia et al. 2021) on few-shot tasks, in two readings: the paper leaves it open.
+    """Meta DotProd (Kedia et al. 2021) on few-shot tasks; `reading` is one of two readings of it.
 
         G1, G2: gradients of two disjoint mini-batches of a task's support set, at the same weights
         G = G1 + G2 + weight * D,   D = -H2 G1 (exact),   |weight * D| <= max_ratio * |G1 + G2|

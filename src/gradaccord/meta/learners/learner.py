@@ -1,8 +1,8 @@
 """MetaLearner: what all few-shot methods share, from a batch of tasks to `.grad` and predictions.
 
-The walk of `backward`: check the tasks; run the learner's rule, `meta_gradient`, on each (or on all
-where they depend on each other), which drives one of the two loops of `inner_loops`; sum the outcomes
-over tasks and processes; write the mean to `.grad`; take over the state that the rule returned.
+What `backward` does: check the tasks; run the learner's rule, `meta_gradient`, on each (or on all where
+they depend on each other), which drives one of the two loops of `inner_loops`; sum the outcomes over
+tasks and processes; write the mean to `.grad`; keep the state that the rule returned.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class MetaLearner(nn.Module):
         optimizer.step(); learner.after_step(); optimizer.zero_grad()
 
     `learner.parameters()` are the model's weights and what is learned beside them (rates, m, lambda):
-    give all of them to the optimiser. Norms use the statistics of each batch, in training and
-    evaluation; running ones are neither used nor changed. On several processes wrap the model in
+    give all of them to the optimiser. Batch norms use the statistics of each batch, in training and
+    evaluation; running statistics are neither used nor changed. On several processes wrap the model in
     DistributedDataParallel and give each its part of the tasks: the result equals that of one process.
 
     model: any module from inputs to outputs.
@@ -104,7 +104,7 @@ class MetaLearner(nn.Module):
         raise NotImplementedError
 
     def keep(self, kept: Mapping[str, list[Any]]) -> None:
-        """Take over state that `meta_gradient` returned (running means); called if all is finite."""
+        """Keep the state that `meta_gradient` returned (running means); called if all is finite."""
 
     def measured(self) -> dict[str, Any]:
         """Fields of the report that only this learner has."""

@@ -28,8 +28,8 @@ class MAML(MetaLearner):
     Exact second order: the gradient runs through the K steps. Cost: T (K + 1) batch gradients and about
     twice that for the second derivatives; memory: the K graphs of one task (of all T with sharing).
 
-    inner_lr: alpha, on a loss that is a mean over examples. Finn's 0.4 for Omniglot 5-way is on a
-        sum over the ways: 2.0 here.
+    inner_lr: alpha, for a loss that is a mean over examples. Finn's 0.4 for Omniglot 5-way is for a sum
+        over the ways: 2.0 here.
     first_order: leave out second derivatives, as `FOMAML`.
     share: gradient sharing between the tasks of a batch, see `GradientSharing`.
     recompute: gradient checkpointing of the inner steps: keeps the graph of one step instead of K, for

@@ -25,19 +25,19 @@ class MAMLPlusPlus(MAML):
         theta_k = theta_{k-1} - alpha_k * grad L_support(theta_{k-1})    alpha: one per tensor and step
         g = d mean_t sum_k w_k L_query(theta_k) / d (phi, alpha, norms)
 
-    The weights w start at 1/K each and move to the last step alone over `multi_step_epochs`. Batch
-    norms have a scale and a shift of their own at each step, learned outside the inner loop (which
-    leaves the model's own without a gradient); the query after step k uses those of step k. Steps
-    beyond K use the last rates and norms. Cost as `MAML`, and K - 1 more query passes a task at first.
+    The weights w start at 1/K each and move to the last step alone over `multi_step_epochs`. Each batch
+    norm has a separate scale and shift for every step, learned outside the inner loop (the model's
+    single ones get no gradient); the query after step k uses those of step k. Steps beyond K use the
+    last rates and norms. Cost as `MAML`, and K - 1 more query passes a task at first.
 
     inner_lr: where all rates start (the authors: 0.1 for Omniglot, 0.01 for miniImageNet).
     epoch_length: meta-iterations of an epoch, in which the schedules count.
     multi_step_epochs: from this epoch on only the last step's query loss counts; 0: from the start.
     second_order_from: first order before this epoch; 0 as in the authors' settings.
     per_step_norm: False: one scale and shift for all steps, adapted like other weights.
-    statistics: "batch": norms use each batch's own, as the authors' code does (it tracks running
-        ones without using them). "running": running ones are tracked by step, and a query at test is
-        normalised by them alone, not by the support set or other queries; needs norms with
+    statistics: "batch": norms use the statistics of each batch, as the authors' code does (it tracks
+        running ones without using them). "running": running ones are tracked by step, and a query at
+        test is normalised by them alone, not by the support set or other queries; needs norms with
         track_running_stats=True, and runs on the general network.
     Others as in `MAML`. The authors clamp outer gradients to 10 on ImageNet sets:
     `torch.nn.utils.clip_grad_value_(learner.parameters(), 10)`.

@@ -37,7 +37,7 @@ class Reptile(MetaLearner):
     one copy of the weights, no graph. Differs from `gradaccord.Reptile`, which follows one task through
     an optimiser's steps.
 
-    inner_lr: of the inner optimiser, on a loss that is a mean over examples.
+    inner_lr: of the inner optimiser, for a loss that is a mean over examples.
     inner_optimizer: "adam" (beta1 = 0, as in the original code) or "sgd".
     beta2: of Adam.
     inner_batch: examples of a mini-batch in training; None: the whole support set.

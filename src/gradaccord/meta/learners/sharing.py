@@ -23,10 +23,10 @@ class GradientSharing(nn.Module):
 
     m and lambda are learned, one of each per inner step, starting at 0. The norm is over all adapted
     weights. The mean has length at most 1, so lambda also rescales the step. At test the means stay
-    fixed, and steps beyond K use that of step K; before the first meta-update there are none, and tasks
-    follow their own gradients. s(lambda) near 1 marks failure: a task's own gradient is masked out.
-    Cost: no extra batch gradient, K copies of the weights, and the graphs of all tasks at the same
-    time.
+    fixed, and steps beyond K use the mean of step K; before the first meta-update there are no means
+    yet, and each task follows its own gradient. s(lambda) near 1 marks failure: a task's own gradient
+    is masked out. Cost: no extra batch gradient, K copies of the weights, and the graphs of all tasks
+    at the same time.
     """
 
     def __init__(self, names: Sequence[str], weights: Sequence[torch.Tensor], steps: int) -> None:
@@ -72,7 +72,7 @@ class GradientSharing(nn.Module):
         return [weight * mean + (1 - weight) * own for mean, own in zip(kept, gradient, strict=True)]
 
     def keep(self, means: Sequence[Sequence[torch.Tensor]]) -> None:
-        """Make these means, one a step, the running ones."""
+        """Take these means, one per step, as the running ones."""
         for step, mean in enumerate(means):
             for name, tensor in zip(self.names, mean, strict=True):
                 self.means[name][step] = tensor

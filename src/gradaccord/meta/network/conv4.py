@@ -278,7 +278,7 @@ def _given(names: Sequence[str], changes: Sequence[Maybe]) -> Gradients:
 def _refuse_a_third_derivative() -> None:
     """torch's `once_differentiable` refuses in `backward()` alone.
 
-    `autograd.grad` leaves its error out of the graph: a third derivative would lack terms in silence.
+    `autograd.grad` leaves its error out of the graph: a third derivative would silently lack terms.
     """
     if torch.is_grad_enabled():  # so it is if and only if create_graph=True
         raise RuntimeError(

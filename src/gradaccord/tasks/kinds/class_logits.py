@@ -42,7 +42,7 @@ class ClassLogits(Task[E]):
 
 
 class NamedClasses(ClassLogits[E]):
-    """Base class: classes with names, of which the prediction is one."""
+    """Base class: classes with names; a prediction is one of the names."""
 
     labels: tuple[str, ...]
     average: Literal["macro", "binary"] = "macro"  # of the F1
@@ -90,7 +90,7 @@ class NamedClasses(ClassLogits[E]):
 
 
 def f1(precision: float, recall: float) -> float:
-    """Their harmonic mean; 0 if both are."""
+    """The harmonic mean of precision and recall; 0 if both are 0."""
     return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 

@@ -97,7 +97,7 @@ class ImageClassification(NamedClasses[Picture]):
     def checked_question(self, given: Any, where: str) -> Picture:
         if not isinstance(given, Picture):
             raise ValueError(
-                f"{where}: an image task is asked in Python, with a "
+                f"{where}: an image task takes questions in Python only, as a "
                 "`gradaccord.data.images.labelled.Picture`."
             )
         return given

@@ -123,12 +123,12 @@ class MaskedLM(Task[Line]):
         return {"accuracy": 100 * right / count, "loss": loss, "perplexity": perplexity}
 
     def chance(self, examples: Sequence[Line], predictions: Sequence[Any]) -> dict[str, float]:
-        """One of the tokens that are asked for anywhere in the split."""
+        """A random one of the tokens that are masked anywhere in the split."""
         count = len({t for p in predictions for t in p["masked"]})
         return {"accuracy": 100 / count, "loss": math.log(count), "perplexity": float(count)}
 
     def constant(self, examples: Sequence[Line], predictions: Sequence[Any]) -> list[Any]:
-        """The most common of these tokens; for the loss, each with the probability that it has."""
+        """The most common of these tokens; for the loss, each with its frequency as probability."""
         counts = Counter(t for p in predictions for t in p["masked"])
         common, total = counts.most_common(1)[0][0], counts.total()
         return [
@@ -141,7 +141,7 @@ class MaskedLM(Task[Line]):
         ]
 
     def standard_error(self, score: float, count: int) -> float:
-        """That of accuracy; that of a loss does not follow from its mean, and counts as 0."""
+        """For accuracy as usual; for a loss it does not follow from the mean, and counts as 0."""
         return super().standard_error(score, count) if self.metric == "accuracy" else 0.0
 
 

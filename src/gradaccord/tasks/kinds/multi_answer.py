@@ -74,7 +74,7 @@ class MultiAnswer(Binary[Candidate]):
         return {"f1a": 100 * f1(sum(gold) / len(gold), 0.5), "em": 100 * exact}
 
     def _questions(self, examples: Sequence[Candidate]) -> list[Any]:
-        """What each labelled answer is an answer to."""
+        """The question of each labelled answer."""
         return [e.group_key for e in examples if e.label is not None]
 
     def constant(self, examples: Sequence[Candidate], predictions: Sequence[Any]) -> list[Any]:

@@ -45,8 +45,9 @@ ABSENT = -1e4
 class MultipleChoice(ClassLogits[Choices]):
     """Premise and question against each choice: one sequence and one score each, the highest wins.
 
-    language: in which an example's question "cause" or "effect" is asked; any other question is
-        used as it is. cause, effect: your own words for the two.
+    language: in which the questions "cause" and "effect" are put into words; any other question is
+        used as it is.
+    cause, effect: your own words for the two.
     """
 
     language: str = "en"
@@ -125,7 +126,7 @@ class MultipleChoice(ClassLogits[Choices]):
         return {"accuracy": 100 * sum(known) / len(known)}
 
     def predicts_one_class(self, examples: Sequence[Choices], predictions: Sequence[Any]) -> bool:
-        """Whether it always takes the choice at the same place."""
+        """Whether the choice at the same place is always predicted."""
         gold, predicted = self.labelled(examples, predictions)
         return len(set(gold)) > 1 and len(set(predicted)) == 1
 

@@ -133,7 +133,7 @@ class Regression(SentenceOrPair):
         return [sum(gold) / len(gold)] * len(examples)
 
     def standard_error(self, score: float, count: int) -> float:
-        """That of a correlation that is truly 0."""
+        """The standard error of a correlation whose true value is 0."""
         return 100 / math.sqrt(max(count - 1, 1))
 
     def error(self, example: Text, gold: Any, predicted: Any, row: Any) -> float | None:

@@ -59,7 +59,7 @@ def sequence_head(
 def encode_texts(
     examples: Sequence[Text], tokens: Tokens, pair: Pair | None, max_length: int, label: torch.Tensor
 ) -> Encoded:
-    """Rows of sentences or pairs with a `label` column; those that were cut are counted."""
+    """Rows of sentences or pairs with a `label` column; truncated rows are counted."""
     _check(examples, pair)
     firsts = [example.first for example in examples]
     seconds = [example.second or "" for example in examples] if pair else None

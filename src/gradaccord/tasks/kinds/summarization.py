@@ -28,8 +28,8 @@ class Summarization(Task[Document]):
 
     prefix: put before every document (T5 wants "summarize: ").
     max_length, max_summary: in tokens; what is longer is cut, and counted.
-    beams, length_penalty, no_repeat: of the beam search; no_repeat forbids that many tokens to recur
-        in the same order (0: nothing is forbidden).
+    beams, length_penalty, no_repeat: of the beam search; no sequence of `no_repeat` tokens may occur
+        twice (0: no limit).
     label_smoothing: the share of the target that is spread over all tokens, in the loss.
     stemming: compare Porter stems instead of words, as published ROUGE scores do.
     references: of several summaries, the score of the "best" (per metric) or the "mean" of all.
@@ -138,7 +138,7 @@ class Summarization(Task[Document]):
         return {name: 100 * total / count for name, total in totals.items()}
 
     def constant(self, examples: Sequence[Document], predictions: Sequence[Any]) -> list[Any]:
-        """The beginning of each document, as many words as summaries have on average."""
+        """The beginning of each document, with as many words as summaries have on average."""
         gold, _ = self.labelled(examples, predictions)
         length = round(sum(len(summary.split()) for summary in gold) / len(gold))
         return [" ".join(e.text.split()[:length]) for e in examples]

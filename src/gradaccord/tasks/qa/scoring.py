@@ -83,7 +83,7 @@ def compare(
 def best_match(
     prediction: str, example: Question, how: Normalisation, *, unanswerable: bool
 ) -> tuple[float, float]:
-    """F1 and exact match against whichever gold answer fits best, each of its own."""
+    """F1 and exact match, each against the gold answer that it fits best."""
     language = example.language.split("-")[0]  # "de-en" asks in English of a German context
     golds = [normalised(answer, how, language) for answer in example.answers]
     if unanswerable:  # an answer of which nothing is left does not count; none at all: the empty one
