@@ -39,7 +39,7 @@ def test_bad_idx_files_say_why(tmp_path):
     whole = idx(torch.arange(6, dtype=torch.uint8), 8, "B")
     for content, sentence in (
         (b"hello", "is not an idx file"),
-        (whole[:-1], "is 13 bytes long where its head promises 14"),
+        (whole[:-1], "is 13 bytes long where its header says 14"),
         (gzip.compress(whole)[:-9], "cannot be read"),
     ):
         (tmp_path / "file").write_bytes(content)

@@ -30,7 +30,7 @@ def test_svhn(tmp_path):
     (tmp_path / "train_32x32.mat").write_bytes(b"MATLAB, but not really")
     with pytest.raises(
         ValueError,
-        match="cannot be read .*no MATLAB file of version 5.*: fetch it again",
+        match="cannot be read .*not a MATLAB file of version 5.*: fetch it again",
     ):
         read_svhn(tmp_path / "train_32x32.mat")
     scipy_io.savemat(tmp_path / "train_32x32.mat", {"X": pixels, "y": columns["y"]})

@@ -166,7 +166,7 @@ CASES: dict[str, tuple[str, Changes, str]] = {
     "cifar: names are a number": ("cifar", names(5), "batches.meta in"),
     "cifar: a label without a class": ("cifar", lambda: label(7), "has the label 7 where there are 2 classes"),
     "svhn: a flipped bit": ("svhn", flipped_mat, "train_32x32.mat cannot be read"),
-    "svhn: another format": ("svhn", saved, "no MATLAB file of version 5"),
+    "svhn: another format": ("svhn", saved, "not a MATLAB file of version 5"),
     "hub: a script": ("hub folder", script, "could not load"),
     "model: quantised": ("model bert", config("model bert", quantization_config={"quant_method": "bitsandbytes", "load_in_4bit": True}), "cannot be loaded"),
     "model: no heads": ("model bert", config("model bert", num_attention_heads=0), "cannot be loaded"),

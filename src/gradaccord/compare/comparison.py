@@ -16,7 +16,7 @@ UNSEEN = "zero-shot average"  # over those that were never trained on, if there 
 
 
 class NoSkill(BaseModel):
-    """What no skill scores, in percent: a guess, and always the same answer."""
+    """What predictors without skill score, in percent: a guess, and always the same answer."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -36,7 +36,7 @@ class Costs(BaseModel):
 
 
 class Standing(BaseModel):
-    """How one method fared."""
+    """The results of one method."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -86,7 +86,7 @@ class Standing(BaseModel):
 
     @property
     def verdict(self) -> str:
-        """In two or three words, by the corrected p values."""
+        """The verdict in two or three words, by the corrected p values."""
         if self.vs_baseline.no_p or not self.vs_baseline.count:
             return "no test"
         if not self.vs_baseline.clear:
@@ -131,7 +131,7 @@ class Comparison(Versioned):
 
     @property
     def baseline(self) -> Standing:
-        """What all are compared with."""
+        """The method that all are compared with."""
         return self.methods[0]
 
     @property

@@ -55,7 +55,7 @@ def set_up(
 
 @dataclass(frozen=True)
 class Size:
-    """What the memory of a run depends on, beside its method."""
+    """What the memory of a run depends on, besides its method."""
 
     weights_mb: float
     tasks: int  # that are trained
@@ -76,7 +76,7 @@ class Size:
 
 
 def check_builds(base: Config, specs: Sequence[Spec], budget: EqualBudget, problem: Problem) -> None:
-    """Set every run up as far as its first step, so that a mistake costs no minutes of training.
+    """Set every run up as far as its first step, so that a mistake shows before any training.
 
     A method that cannot be built is named as it was given. `problem` stays as it is: each method gets
     a copy of its model.
@@ -101,7 +101,7 @@ def check_builds(base: Config, specs: Sequence[Spec], budget: EqualBudget, probl
 def list_runs(
     base: Config, specs: Sequence[Spec], seeds: int, budget: EqualBudget, folder: Path
 ) -> list[Run]:
-    """Every method on every seed, seed by seed: a comparison that is cut short is still one."""
+    """Every method on every seed, seed by seed: one that stops early has still compared all methods."""
     return [
         Run(spec, seed, folder / spec.folder / f"seed-{seed}", spec.config(base, seed, budget))
         for seed in range(seeds)

@@ -87,7 +87,7 @@ class Spec:
     def controls(self) -> tuple[Spec, ...]:
         """All that a method must beat to be called better: each lacks only the method's idea.
 
-        What is added is controlled by the method without it; a method's controls are in the registry.
+        The control of an addition is the method without it; a method's controls are in the registry.
         """
         if self.added:
             return (replace(self, added=(), is_control=True),)

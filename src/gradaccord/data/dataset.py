@@ -1,4 +1,4 @@
-"""A data set: splits of examples of one kind, with its class names; and what `find` says of it."""
+"""A data set: splits of examples of one kind, with its class names; and what `find` returns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SPLITS: Mapping[str, str] = {  # as files and folders call them -> as we do
 
 @dataclass(frozen=True)
 class Dataset:
-    """What a reader gives and a task is trained on.
+    """What a reader returns, and a task is trained on.
 
     kind: the kind of task it is for, a key of `gradaccord.tasks.KINDS`.
     splits: those of "train", "dev" and "test" that exist; each a sequence of `data.examples`, or an
@@ -46,7 +46,7 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Found:
-    """What `find` says about a set. counts: examples of each split. problem: why one is not counted."""
+    """What `find` returns. counts: examples of each split. problem: why a split is not counted."""
 
     name: str
     kind: str
@@ -58,7 +58,7 @@ class Found:
 
 
 def chosen_splits(wished: Iterable[str] | None, existing: Mapping[str, object], name: str) -> list[str]:
-    """The splits that were asked for (None: all) of the set `name`; each must exist."""
+    """The requested splits (None: all) of the set `name`; each must exist."""
     chosen = [wished] if isinstance(wished, str) else [*(existing if wished is None else wished)]
     for split in chosen:
         if split not in existing:

@@ -22,7 +22,7 @@ class EncodedBlocks:
         self._about: dict[str, str] = {}
 
     def add(self, block: Encoded, examples: int) -> None:
-        """Put a block, made of so many examples, at the end."""
+        """Put a block, made of this many examples, at the end."""
         parts, self._about = block.parts()
         for name, part in parts.items():
             grown = self._parts.setdefault(name, Growing())

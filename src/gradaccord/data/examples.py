@@ -27,11 +27,11 @@ class Example:
     needed: the fields that every row must have.
     optional: those that it may have.
     targets: the fields that hold the answer; the first must be there in training.
-    about: the texts that an example is about, which two splits must not share; the first decides cuts.
+    about: the texts that an example is about, which two splits must not share; cuts go by the first.
     pair: the two fields that an encoder reads as a pair; empty: it reads what the example is about.
-    asks: the field that is shown before what the example is about; empty: there is none.
-    whole_files: formats of files that hold such examples otherwise than in rows.
-    tells: optional fields that set options of the task, if an example has them.
+    asks: the field that is shown before what the example is about; empty: no field.
+    whole_files: formats of files that hold such examples, but not as rows.
+    tells: optional fields that set options of the task if an example has them.
     usual: names that the column of a field usually has, whatever their case, after the field's own.
     signs: columns (one of each group) that show a Hugging Face data set to be of this kind.
     """
@@ -128,7 +128,7 @@ def answer_of(kind: str) -> Answer:
 
 @dataclass(frozen=True, slots=True)
 class Question(Example):
-    """A question about a context; its answers are spans of it, none if it cannot be answered."""
+    """A question about a context; its answers are spans of the context, none if there is no answer."""
 
     question: str
     context: str
@@ -227,7 +227,7 @@ class Tagged(Example):
 
 @dataclass(frozen=True, slots=True)
 class Choices(Example):
-    """A premise, a question about it, and the choices of which one is right (COPA, XCOPA)."""
+    """A premise, a question about it, and choices, one of which is right (COPA, XCOPA)."""
 
     premise: str
     question: str
@@ -256,7 +256,7 @@ class Choices(Example):
 
 @dataclass(frozen=True, slots=True)
 class Document(Example):
-    """A text and the summaries that people wrote of it."""
+    """A text and the summaries that people wrote for it."""
 
     text: str
     summaries: tuple[str, ...] = ()
@@ -390,7 +390,7 @@ class Cloze(Example):
 
 @dataclass(frozen=True, slots=True)
 class WordPair(Example):
-    """Two sentences with a word each, marked by its characters: the same sense or not (WiC)."""
+    """Two sentences with a marked word in each: whether both words have the same sense (WiC)."""
 
     first: str
     second: str

@@ -2,8 +2,8 @@
 
 with_label_noise(dataset, 0.1)              # one training label in ten becomes another class
 
-Rows are drawn as in `splits`, so that every run has the same ones; a row that is wrong at 0.1 is wrong
-at 0.3, too. Other splits stay as they are.
+Rows are drawn as in `splits`, so that every run has the same ones; a row that is wrong at 0.1 is also
+wrong at 0.3. Other splits stay as they are.
 """
 
 from __future__ import annotations

@@ -69,14 +69,14 @@ def overlaps(
     evaluation: Iterable[tuple[str, Sequence[Any]]],
     watch: Watch = NOBODY,
 ) -> Iterator[Overlap]:
-    """Those that are not empty, of every training set with every evaluation set, each read once.
+    """The non-empty overlaps of every training set with every evaluation set; each set is read once.
 
-    What examples are about is compared: the context of a question, a sentence, a pair, a passage. A
-    question's context counts, not its words: another question about a text that was trained on is
-    still about a text that was trained on. Time is linear in the texts; memory is some numbers an
-    example of evaluation, since texts are compared by their hashes.
+    What examples are about is compared: the context of a question, a sentence, a pair, a passage. The
+    words of a question are not compared: a new question about a text that was trained on overlaps.
+    Time is linear in the texts. Memory is a few numbers per evaluation example, since texts are
+    compared by their hashes.
 
-    What was found about sets on disk (`stored`) is kept there, too.
+    What was found about sets on disk (`stored`) is also kept on disk.
     """
     others = list(evaluation)
     if not others:

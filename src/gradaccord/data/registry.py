@@ -70,9 +70,11 @@ def load(
     """Read a data set.
 
     name: as `gradaccord list data` shows it ("sst", "xnli/sw"), or "hub:" and a name or folder that
-    Hugging Face `datasets` reads (`files/hub.py`). folder: where its files are, at any
-    depth; else $GRADACCORD_DATA. splits: which of train, dev and test to read; default: all.
-    language: instead of one after a slash in the name. cut: new splits cut from one (`splits.cut`).
+        Hugging Face `datasets` reads (`files/hub.py`).
+    folder: where its files are, at any depth; else $GRADACCORD_DATA.
+    splits: which of train, dev and test to read; default: all.
+    language: instead of one after a slash in the name.
+    cut: new splits cut from one (`splits.cut`).
     iob: "repair" reads an I- tag that continues nothing as B-, counted in `notes`; "strict" refuses.
     on_disk: a large set of text is read once and then mapped from the cache (`stored`).
     """
@@ -105,7 +107,7 @@ def load(
 
 
 def find(folder: str | Path | None = None) -> list[Found]:
-    """All sets below a folder (default: $GRADACCORD_DATA), counted, and those that need no folder."""
+    """All sets below a folder (default: $GRADACCORD_DATA) with counts, and sets that need no folder."""
     root = folder or os.environ.get(FOLDER)
     listed = [*cldr.found()]
     if not root:
@@ -235,7 +237,7 @@ def _read(
 
 
 def _beside(files: Iterable[File]) -> str:
-    """Names, sizes and times of files, and of all around them, which some sets consist of, too."""
+    """Names, sizes and times of files, and of those around them, which some sets also consist of."""
     folders = {file.path.parent for file in files}
     around = (path for folder in folders | {f.parent for f in folders} for path in folder.iterdir())
     return "\n".join(fingerprint(path) for path in sorted(set(around)) if path.is_file())

@@ -23,9 +23,9 @@ class TaskSampler(Iterator[tuple[str, ...]]):
         for tasks in sampler:
             losses = {task: partial(loss_fn, model, next(batches[task])) for task in tasks}
 
-    Random draws come from a generator of its own: the same seed gives the same tasks on every
-    process. Where an epoch is defined, `len(sampler)` is its number of steps and `epoch` counts those
-    completed; `itertools.islice(sampler, len(sampler))` runs one.
+    Each sampler has its own random generator: the same seed gives the same tasks on every process.
+    Where an epoch is defined, `len(sampler)` is its number of steps and `epoch` counts those completed;
+    `itertools.islice(sampler, len(sampler))` runs one.
     """
 
     def __init__(self, tasks: Iterable[str], seed: int = 0) -> None:
@@ -144,7 +144,7 @@ class WeightedTasks(TaskSampler):
     """Every step `n` different tasks, drawn with fixed weights; all tasks if there are no more than n.
 
     weights: of each task, positive; they need not sum to 1. A single draw takes task t with
-    probability p_t = w_t / sum_s w_s, the next ones likewise among those left.
+    probability p_t = w_t / sum_s w_s, the next draws in the same way among the tasks that are left.
     """
 
     def __init__(self, weights: Mapping[str, float], *, n: int = 1, seed: int = 0) -> None:
@@ -163,7 +163,7 @@ class WeightedTasks(TaskSampler):
 
     @property
     def probabilities(self) -> dict[str, float]:
-        """P_t, with which a single draw takes each task."""
+        """p_t, the probability that a single draw takes each task."""
         return dict(zip(self.tasks, (self.weights / self.weights.sum()).tolist(), strict=True))
 
     def draw(self) -> tuple[str, ...]:
@@ -204,8 +204,8 @@ class UniformTasks(WeightedTasks):
 class TaskPairs(TaskSampler):
     """In every step the two tasks of a pair of batches, for methods on pairs such as `DotProd`.
 
-    Kedia et al. 2021 (Algorithm 1) pair consecutive batches of the one stream they train on; so here
-    a pair is two consecutive batches of one task, drawn once for both.
+    Kedia et al. 2021 (Algorithm 1) pair consecutive batches of the one stream they train on. So here a
+    pair is two consecutive batches of one task, which is drawn once for both.
 
     sampler: draws the tasks.
     pairs: "batches": each task that is drawn gives a pair of its own batches. "tasks": the tasks, in
@@ -253,7 +253,7 @@ SAMPLERS: dict[str, type[TaskSampler]] = {
 def sampler_of(
     name: str, sizes: Mapping[str, int], batches: Mapping[str, int], **options: Any
 ) -> TaskSampler:
-    """The sampler of a name, for tasks with so many examples and batches."""
+    """The sampler with this name, for tasks with these numbers of examples and batches."""
     about: dict[str, Any] = {"sizes": sizes, "batches": batches, "tasks": tuple(sizes)}
     known = options_of(SAMPLERS[name])
     return SAMPLERS[name](**{k: v for k, v in about.items() if k in known}, **options)
@@ -281,11 +281,12 @@ class TaskBatches(Iterator[Any], Generic[Example]):
     smaller one. `len` is the number of batches in a pass; `epoch` counts the passes completed.
     Across processes, give each its own part of the data (`data[rank::world_size]`).
 
-    data: anything with a length and items. collate: makes a batch of a list of items.
-    lengths: of each item, e.g. in tokens. With them, items of like length share a batch, so that
+    data: anything with a length and items.
+    collate: makes a batch from a list of items.
+    lengths: of each item, e.g. in tokens. With them, items of similar length share a batch, so that
         little is padded: the shuffled items are sorted within windows of at most `WINDOW` batches and
-        of at most 1 / `PARTS` of a pass, so that over the passes an item meets about as many others
-        as without; a pass of fewer than 2 * `PARTS` batches is not sorted. The batches come in random
+        of at most 1 / `PARTS` of a pass, so that over the passes an item meets about as many others as
+        without; a pass of fewer than 2 * `PARTS` batches is not sorted. The batches come in random
         order, and what does not fill a batch is cut off at random, before anything is sorted.
     """
 

@@ -4,9 +4,9 @@
     cut(dataset, {"train": 0.7, "dev": 0.1, "test": 0.2})
 
 Examples that share a text stay together: questions about a context, hypotheses of a premise, answers
-about a passage. So no context is in two of the new splits. The choice depends on the number of the
-first such example in the file alone, so that translations of one set (XNLI, XQuAD, XCOPA, NTREX) are
-cut at the same lines, and what is tested was not trained on in another language.
+about a passage. So no context is in two of the new splits. The choice depends only on the number of the
+first such example in the file. So translations of one set (XNLI, XQuAD, XCOPA, NTREX) are cut at the
+same lines, and no test example was trained on in another language.
 """
 
 from __future__ import annotations
@@ -37,9 +37,12 @@ def cut(
 ) -> Dataset:
     """The data set with one split cut into parts: the train split, else the dev, else the test split.
 
-    shares: of each new split, about (groups stay whole), summing to at most 1; a number is the share
-    that is held out as dev, and the rest is train. A new split takes the place of one of its name if
-    that is the one being cut, or if none of its examples is labelled. seed: draws another cut.
+    A new split replaces one of the same name if that is the one being cut, or if none of its examples
+    is labelled.
+
+    shares: the approximate share of each new split (groups stay whole), summing to at most 1; a number
+        is the share that is held out as dev, and the rest is train.
+    seed: another seed draws another cut.
     """
     wanted = {"train": 1 - shares, "dev": shares} if isinstance(shares, float | int) else dict(shares)
     source = next((name for name in ORDER if name in dataset.splits), None)
@@ -102,9 +105,9 @@ def _tensor(numbers: array[int]) -> torch.Tensor:
 
 
 def drawn(examples: Sequence[Any], count: int) -> Sequence[Any]:
-    """At most so many examples, drawn at random, the same in every run, in their old order.
+    """At most this many examples, drawn at random, the same in every run, in their old order.
 
-    Files are often sorted by class, source or length: their first lines do not stand for the rest.
+    Files are often sorted by class, source or length: their first lines do not represent the rest.
     Splits of the same length (translations) keep the same lines, and a larger count keeps all that a
     smaller one does.
     """

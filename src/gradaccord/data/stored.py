@@ -1,4 +1,4 @@
-"""Examples that stay on disk until they are asked for: a split of millions takes no memory.
+"""Examples that stay on disk until they are used: a split of millions takes no memory.
 
 An example is a JSON list of its fields; all lie one after another in a mapped tensor of bytes.
 """
@@ -95,7 +95,7 @@ class Stored(Sequence[Any]):
         return {"flat": self._content, "starts": self._starts}
 
     def part(self, places: torch.Tensor, how: str) -> Stored:
-        """The examples at some places. how: they were chosen, of which they alone depend."""
+        """The examples at some places. how: what alone decided the choice, as text."""
         rows = self._rows
         chosen = rows.start + rows.step * places if isinstance(rows, range) else rows[places]
         return self._with(chosen, f"{self.identity}/{how}")
@@ -131,7 +131,7 @@ def on_disk(examples: Iterable[Any], what: str = "examples", watch: Watch = NOBO
 def stored(read: Callable[[Keep], Dataset], known: str, what: str, watch: Watch = NOBODY) -> Dataset:
     """The data set that `read` gives, its examples on disk; it is not called if they lie there already.
 
-    read: is handed what to keep a split's examples with (`on_disk`). known: all that the examples
+    read: is given the function that keeps a split's examples (`on_disk`). known: all that the examples
     depend on: the files' `fingerprint` and how they are read. what: is read, for people.
     """
 

@@ -90,7 +90,7 @@ class MaskedLMHead(nn.Module):
 
 
 class _Given(nn.Module):
-    """Stands where the encoder was, and answers with the states it was given."""
+    """Takes the encoder's place, and returns the states it was given."""
 
     states: torch.Tensor | None = None
 

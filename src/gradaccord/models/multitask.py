@@ -45,7 +45,7 @@ class MultiTaskModel(nn.Module):
 
 
 def head_key(name: str) -> str:
-    """A head's name as that of a module, which may hold no dot and be no attribute of modules."""
+    """A head's name as a module's name, which may not hold a dot or be an attribute of modules."""
     return "head_" + name.replace("%", "%25").replace(".", "%2E")
 
 

@@ -1,4 +1,4 @@
-"""From text to token sequences: what every task asks of a tokenizer, and Hugging Face's fast ones."""
+"""From text to token sequences: what every task needs of a tokenizer, and Hugging Face's fast ones."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Tokens(Protocol):
 
 
 class HuggingFaceTokens:
-    """A fast Hugging Face tokenizer, used without the detour through Python lists of lists."""
+    """A fast Hugging Face tokenizer, used without going through Python lists of lists."""
 
     def __init__(self, tokenizer: Any) -> None:
         from tokenizers import Tokenizer

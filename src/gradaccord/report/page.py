@@ -201,7 +201,7 @@ def _trouble(data: ReportData) -> list[str]:
 
 
 def _data(data: ReportData) -> list[str]:
-    """What is odd about the data, each fact once."""
+    """What is unusual about the data, each fact once."""
     found = []
     for run in data.runs:
         found += run.results.overlaps

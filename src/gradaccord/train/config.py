@@ -21,7 +21,7 @@ from gradaccord.runs.config_sections import Count, Named, Positive, Section, Sha
 
 
 class _Spelled(Named):
-    """One of a list, however it is spelled: capitals and hyphens do not matter."""
+    """One name of a list; capitals and hyphens do not matter."""
 
     @field_validator("name")
     @classmethod
@@ -186,7 +186,7 @@ class TaskConfig(Section):
             for name in ("shared_head", "batch_size", "weight", "patience", "clusters", "label_noise"):
                 if getattr(self, name) != type(self).model_fields[name].default:
                     raise ValueError(
-                        f"`{name}` is for training, and it is `evaluate_only`: leave one out"
+                        f"`{name}` is for training, and the task is `evaluate_only`: leave one out"
                     )
         elif self.source is not None:
             raise ValueError("`source` is for tasks that are `evaluate_only`: leave it out")
@@ -290,7 +290,7 @@ class TrainConfig(Section):
     )
     keep: Count = Field(2, description="Checkpoints kept beside the best one.")
     warm_start: WarmStartConfig | None = Field(None, description="A task to train on first, alone.")
-    seed: int = Field(0, description="Of heads, batches, dropout and methods.")
+    seed: int = Field(0, description="Random seed of heads, batches, dropout and methods.")
     threads: Count | None = Field(None, description="Torch threads on the CPU; default: all cores.")
     log_with: list[Literal["tensorboard", "wandb", "mlflow", "trackio"]] = Field(
         default_factory=list, description="Trackers that also get the log, through Accelerate."
@@ -319,7 +319,7 @@ class ProbeConfig(Section):
     """What is measured beside the scores."""
 
     cosine: bool = Field(True, description="Cosines between the tasks' gradients, at each evaluation.")
-    cosine_batches: Count = Field(8, description="Batches of each task behind a cosine.")
+    cosine_batches: Count = Field(8, description="Batches of each task that a cosine is measured on.")
     distance: bool = Field(True, description="How far the trunk is from its pretrained weights.")
     masked_lm: dict[str, str] = Field(
         default_factory=dict,
@@ -328,7 +328,7 @@ class ProbeConfig(Section):
     masked_lm_model: str | None = Field(
         None, description="The pretrained masked-LM checkpoint; default: the model's own."
     )
-    errors: Count = Field(10, description="Worst examples kept of each task.")
+    errors: Count = Field(10, description="Worst examples kept for each task.")
 
 
 class Config(Section):
@@ -364,7 +364,7 @@ class Config(Section):
         return self
 
     def with_class(self) -> Config:
-        """With a method that has a class: each task's own run of `stl` is one of the baseline."""
+        """With a method that has a class: each single-task run of `stl` uses the baseline."""
         if self.method.name != SINGLE_TASK:
             return self
         return self.model_copy(update={"method": MethodConfig(name=BASELINE), "sampler": None})

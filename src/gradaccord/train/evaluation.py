@@ -27,7 +27,7 @@ from gradaccord.train.wrapped_model import load_weights, weights_of
 
 
 class _Counted:
-    """Called with the rows that were just done, tells how many are done in all."""
+    """Called with the rows that were just done, reports how many are done in all."""
 
     def __init__(self, watch: Watch, what: str, total: int) -> None:
         self.watch, self.what, self.total = watch, what, total

@@ -37,8 +37,9 @@ class Answer:
 class Predictor:
     """A saved model, ready to answer for one of its tasks.
 
-    needed: the fields that a question must have. columns: their names in the training files, which a
-    question may use, too. options: the format of those files.
+    needed: the fields that a question must have.
+    columns: their names in the training files, which a question may also use.
+    options: the format of those files.
     """
 
     def __init__(self, folder: Path, task: str | None = None, **files: Any) -> None:

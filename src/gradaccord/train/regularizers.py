@@ -22,8 +22,8 @@ class Regularizers:
     def __init__(self, model: nn.Module, chosen: Sequence[RegularizerConfig]) -> None:
         if len(chosen) > 1:
             raise ValueError(
-                f"`regularize` lists {', '.join(one.name for one in chosen)}: one perturbs what the "
-                "other does: choose one."
+                f"`regularize` lists {', '.join(one.name for one in chosen)}: both perturb "
+                "the input: choose one."
             )
         self.term: Regularizer | None = None
         self.cost = 1.0  # by how much a batch gradient costs more

@@ -49,7 +49,7 @@ class Trackers:
         settings: Mapping[str, Any],
         resume_at: int | None = None,
     ) -> None:
-        """settings: of the run. resume_at: the step to go on from; later records are dropped."""
+        """settings: of the run. resume_at: the step to continue from; later records are dropped."""
         self.accelerator = accelerator
         names = [str(tracker) for tracker in accelerator.log_with]
         path = folder / RUNS

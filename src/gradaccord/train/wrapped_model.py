@@ -17,7 +17,7 @@ from gradaccord.train.setup import Problem
 
 
 def wrap(accelerator: Any, model: nn.Module) -> nn.Module:
-    """The model as Accelerate wraps it. Under FSDP2 its own `prepare` would want an optimiser, too."""
+    """The model as Accelerate wraps it. Under FSDP2 its own `prepare` would also want an optimiser."""
     if not is_sharded_by(accelerator):
         wrapped: nn.Module = accelerator.prepare_model(model)
         return wrapped

@@ -46,7 +46,7 @@ def writing(file: object, remedy: str = ELSEWHERE) -> Iterator[None]:
 
 
 def _is_ours(error: Exception) -> bool:
-    """Whether it is a sentence already: libraries raise kinds of their own, or no whole sentence."""
+    """Whether it is a sentence already: libraries raise their own types, or no whole sentence."""
     ours = type(error) is ValueError or type(error).__module__.startswith("gradaccord.")
     return ours and str(error).endswith((".", "?")) and "\n" not in str(error)
 

@@ -22,7 +22,7 @@ Iob = Literal["repair", "strict"]
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a reader is asked for, and where it counts what it repaired or left out."""
+    """What a reader must read, and where it counts what it repaired or left out."""
 
     split: str
     language: str

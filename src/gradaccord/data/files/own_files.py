@@ -51,14 +51,17 @@ def read(
 ) -> Dataset:
     """A data set from files, plain or packed (gz, bz2, zst).
 
-    kind: of task; None: found by columns and labels (`files/which_kind.py`). files: one or several for
-    each split (train, dev, test). columns: field -> column, for fields whose column has no usual name
-    (`files/columns.py`), or the names of all columns in order; CoNLL: "words" and "tags" by number,
-    from 0. labels: classes in the order of their numbers, or entity types, or a mapping from what the
-    files write to the classes; by default all that occur, sorted. format: instead of the files'
-    endings. header, separator, quotes: of csv and tsv (`TableOptions`), found where they are None;
-    without a header and names the columns are "0", "1" and so on. iob: "repair" reads an I- tag that
-    continues nothing as B-. keep: how a split's examples, which come one by one, are kept.
+    kind: of task; None: found by columns and labels (`files/which_kind.py`).
+    files: one or several for each split (train, dev, test).
+    columns: field -> column, for fields whose column has no usual name (`files/columns.py`), or the
+        names of all columns in order; CoNLL: "words" and "tags" by number, from 0.
+    labels: classes in the order of their numbers, or entity types, or a mapping from what the files
+        write to the classes; by default all that occur, sorted.
+    format: instead of the files' endings.
+    header, separator, quotes: of csv and tsv (`TableOptions`), detected where they are None; without a
+        header and names the columns are "0", "1" and so on.
+    iob: "repair" reads an I- tag that continues nothing as B-.
+    keep: called with an iterator over a split's examples; returns the sequence that holds them.
     """
     if not files:
         raise ValueError("`files` is empty: give at least one, such as {'train': 'train.jsonl'}.")
@@ -183,7 +186,7 @@ def dataset_of(
 
 
 def _bytes_of(what: str, file: File, rows: Rows, watch: Watch) -> AtByte:
-    """Who is told how much of a file was read."""
+    """A function to call with how much of a file was read."""
     return lambda place: watch.at(f"{what} {file.name}", place, rows.size)
 
 

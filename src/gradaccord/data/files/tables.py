@@ -36,14 +36,14 @@ FORMATS: Mapping[str, str] = {
 }  # fmt: skip
 
 Row = tuple[int, Mapping[str, Any]]
-AtByte = Callable[[int], None]  # is told how much of a file was read
+AtByte = Callable[[int], None]  # called with how much of a file was read
 _BLOCK = 4096  # rows of parquet and Arrow that are objects of Python at once
 
 
 class Rows:
     """The rows of a file, read from it whenever they are gone through; also those of a list.
 
-    read: starts again at the first; its argument is told how much of `size` was read.
+    read: starts again at the first; its argument is called with how much of `size` was read.
     """
 
     def __init__(self, read: Callable[[AtByte], Iterable[Row]], size: int = 0) -> None:

@@ -43,7 +43,7 @@ def cached(
     """What `make` returned when it was last called with the same `depends_on`, or a new call of it.
 
     kind: begins the file's name. depends_on: everything that the tensors depend on, as text. what: the
-    tensors are, for people. watch: is told if another process is making them, which is waited for.
+    tensors are, for people. watch: shows if this process waits for another one that makes them.
     """
     require_safetensors()
     digest = blake2b(depends_on.encode("utf-8", "surrogateescape"), digest_size=12).hexdigest()

@@ -107,8 +107,8 @@ class File:
     ) -> Generator[str, None, None]:
         """The lines of `text` one by one, with their ends: memory is that of a line.
 
-        newline: "" also parts them at a bare carriage return. at_byte: is told now and then how much of
-        the file, packed as it may be, was read.
+        newline: "" also parts them at a bare carriage return. at_byte: called now and then with how
+        much of the file (packed, if it is) was read.
         """
         blank = True
         with reading(self), self.opened() as (stream, place):
@@ -130,7 +130,7 @@ class File:
             raise ValueError(_empty(self))
 
     def beginning(self, least: int, encoding: str = "utf-8") -> str:
-        """The first lines, of so many characters together if there are as many."""
+        """The first lines, of at least this many characters together if there are as many."""
         found, length = [], 0
         with closing(self.each_line(encoding)) as lines:
             for line in lines:

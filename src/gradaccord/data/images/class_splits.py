@@ -35,7 +35,7 @@ def load(
     """A set by its name, or any folder or zip file of images.
 
     name: one of `NAMES`, or the path of a folder or zip file. folder: where the named sets are; else
-    $GRADACCORD_DATA. size: resize to this many pixels (Omniglot: 28 unless told). grey: one channel.
+    $GRADACCORD_DATA. size: resize to this many pixels (default for Omniglot: 28). grey: one channel.
     ways: classes that each part of your own images must have.
     """
     if str(name) == "glyphs":

@@ -59,7 +59,7 @@ def read_idx(path: str | Path) -> torch.Tensor:
     expected = start + math.prod(shape) * dtype.itemsize
     if len(content) != expected:
         raise ValueError(
-            f"{path} is {len(content)} bytes long where its head promises {expected}: fetch it again."
+            f"{path} is {len(content)} bytes long where its header says {expected}: fetch it again."
         )
     # Bytes first, so that a big-endian value is turned around on any machine.
     values = torch.frombuffer(bytearray(content[start:]) or bytearray(1), dtype=torch.uint8)

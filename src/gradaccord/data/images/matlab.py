@@ -51,10 +51,10 @@ def arrays(path: Path, names: Collection[str]) -> dict[str, torch.Tensor]:
 
 
 def _variables(path: Path, limit: int = 0) -> Iterator[memoryview]:
-    """The content of each variable. limit: unpack no more of it than so many bytes; 0: all."""
+    """The content of each variable. limit: unpack at most this many bytes of it; 0: all."""
     content = path.read_bytes()
     if content[126:HEAD] != b"IM":
-        raise ValueError("no MATLAB file of version 5")
+        raise ValueError("not a MATLAB file of version 5")
     for kind, element in _elements(memoryview(content)[HEAD:]):
         if kind == COMPRESSED:
             unpacked = memoryview(zlib.decompressobj().decompress(element, limit))

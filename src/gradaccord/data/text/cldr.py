@@ -1,4 +1,4 @@
-"""The `cldr` problem: tell what kind of thing a name stands for, in many languages, with no download.
+"""The `cldr` problem: classify what a name stands for, in many languages, with no download.
 
 The names are those of the Unicode CLDR inside the PyPI package Babel. A task is a language, a class
 is a kind of name (territory, city, language, currency, unit), and the split is by concept: what a

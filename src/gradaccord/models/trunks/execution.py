@@ -45,7 +45,7 @@ def compile_trunk(trunk: Trunk, batch: Batch) -> None:
 
 
 def checkpoint_model(model: Any) -> None:
-    """Turn the switch of a Hugging Face model on, without reentrance."""
+    """Turn checkpointing of a Hugging Face model on, with use_reentrant=False."""
     try:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     except ValueError as error:

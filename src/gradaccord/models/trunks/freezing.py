@@ -42,7 +42,7 @@ class Parts:
         return ", ".join([*others[:1], *stacks, *others[1:], WHOLE])
 
     def modules(self, part: str) -> list[str] | None:
-        """The modules of a part, such as `layers 0-3` with both ends; None if there is none such."""
+        """The modules of a part, such as `layers 0-3` with both ends; None if there is no such part."""
         words = " ".join(part.split())
         if words == WHOLE:
             return [""]

@@ -38,7 +38,7 @@ def load_trunk(name_or_folder: str | Path, pooling: Pooling | None = None, **opt
         minilm's tokens), "characters" (the encoder of the `cldr` names, pretrained on this machine
         the first time, which takes a minute), "resnet18" or "conv4" (images, fresh weights), the folder
         of a Hugging Face model or of one saved by this library, or a name on the Hugging Face hub. Only
-        the last uses the network.
+        the last may download.
     pooling: of token states, "cls" (first token) or "mean"; None: what suits the model.
 
     Options of Hugging Face models:
@@ -215,7 +215,7 @@ FOLDERS: dict[str, Maker] = {
 
 
 def _own(folder: Path, build: Callable[..., T]) -> T:
-    """A trunk that is not Hugging Face's own: made by its configuration, with the weights beside it."""
+    """A trunk of this library: made from its configuration, with the weights beside it."""
     from safetensors.torch import load_file
 
     shape = {name: value for name, value in _config(folder).items() if name != "model_type"}
@@ -252,7 +252,7 @@ def _check_sizes(folder: Path) -> None:
 def _called(
     name: str, build: Callable[..., Loaded], pooling: Any, options: dict[str, Any], *source: Any
 ) -> Loaded:
-    """Build it; an option that it does not have is named."""
+    """Build it; the error about an unknown option names it."""
     given = {**options, **({} if pooling is None else {"pooling": pooling})}
     known = _options(build)
     for option in given:

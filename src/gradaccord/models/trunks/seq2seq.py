@@ -87,7 +87,7 @@ class Seq2SeqTrunk(Trunk):
 
 
 def new_bart(tokens: HuggingFaceTokens, layers: int = 2, width: int = 256) -> Seq2SeqTrunk:
-    """BART (Lewis et al. 2020) with fresh weights, of so many layers in each half.
+    """BART (Lewis et al. 2020) with fresh weights and this many layers in each half.
 
     tokens: of a BERT, whose first and last special token begin and end a summary.
     """

@@ -121,7 +121,7 @@ class UseTokens:
 
     def masking(self) -> MaskTokens:
         """There is no mask."""
-        raise ValueError(f"{MODEL} has no piece for what is masked: choose another model.")
+        raise ValueError(f"{MODEL} has no mask token: choose another model.")
 
     def _pieces(self, text: str) -> list[int]:
         try:
