@@ -85,7 +85,7 @@ def test_tasks_that_it_cannot_do_are_refused_in_a_sentence(model, files, tmp_pat
     assert "reads one text at a time: set `pair: separate`" in said(capsys, "validate", file)
     file.write_text(f"model: {model}\ntasks:\n  a: {{train: a.txt, kind: masked_lm}}\n")
     (tmp_path / "a.txt").write_text("one\ntwo\n" * 8)
-    assert "no piece for what is masked" in said(capsys, "validate", file)
+    assert "has no mask token" in said(capsys, "validate", file)
     file.write_text(f"model: {model}\ntasks:\n  a: {{train: a.jsonl, kind: question_answering}}\n")
     question = {
         "id": "1",
