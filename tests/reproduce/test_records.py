@@ -52,6 +52,15 @@ def test_values_are_of_test_where_every_trained_task_has_it(planned):
     assert by_seed([record]) == {0: 7.0}
 
 
+def test_the_zero_shot_average_is_of_tasks_that_were_not_trained(planned):
+    test = {"en": {"accuracy": 60.0}, "de": {"accuracy": 50.0}, "fr": {"accuracy": 54.0}}
+    names = {"metrics": dict.fromkeys(test, "accuracy"), "trained": ["en"]}
+    record = made_record(planned, 0.0, dev=test, test=test, **names)
+    assert (record.unseen, record.value("zero-shot average")) == (("de", "fr"), 52.0)
+    alone = record.model_copy(update={"trained": list(test)})
+    assert math.isnan(alone.value("zero-shot average"))
+
+
 def test_of_a_training_run_curves_probes_and_counts_are_kept_and_no_text(planned, tmp_path):
     results = made_results({"film": 55.0}, masked_lm={"wiki": 2.5})
     errors = {

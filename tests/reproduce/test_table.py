@@ -36,6 +36,14 @@ def test_an_arm_and_the_published_row_of_its_name_share_a_row(trio, tmp_path):
     assert all(len(line) <= 80 for grid in grids for line in grid.text())
 
 
+def test_languages_that_were_not_trained_have_an_average_of_their_own(trio):
+    test = {"film": {"accuracy": 60.0}, "de": {"accuracy": 50.0}, "fr": {"accuracy": 54.0}}
+    names = {"metrics": dict.fromkeys(test, "accuracy"), "trained": ["film"]}
+    record = made_record(plan(trio, seeds=1)[0], 0.0, dev=test, test=test, **names)
+    row = cells(tables(trio, [record])[0], record.arm)
+    assert row["zero-shot average"].startswith("52.0")
+
+
 def test_without_records_the_published_numbers_are_shown(trio):
     (only,) = tables(trio, [])
     assert only.title == "Published: Table 0."

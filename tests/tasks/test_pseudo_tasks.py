@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from kinds_support import SHARED, minilm, tokens
+from small_use import need_package, small_use
 
 from gradaccord.data.dataset import Dataset
 from gradaccord.data.examples import Question, Tagged, Text
@@ -174,3 +175,12 @@ def test_real_pairs_in_50_dimensions() -> None:
     found = pseudo_tasks(dataset, minilm(), tokens(), restarts=2)
     assert sum(found.sizes.values()) == 300
     assert len(found.sizes) == 4
+
+
+def test_an_encoder_that_reads_no_pairs_clusters_them_as_one_text() -> None:
+    need_package()
+    trunk, pieces = small_use()
+    pairs = [("The cat sat.", "It slept."), ("El niño está aquí.", "Yes."), ("Rain.", "")]
+    joined = [(" ".join(filter(None, pair)), None) for pair in pairs]
+    found = mean_states(pairs, trunk, pieces, 32)
+    torch.testing.assert_close(found, mean_states(joined, trunk, pieces, 32), atol=0, rtol=0)

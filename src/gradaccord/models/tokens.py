@@ -52,6 +52,7 @@ class Tokens(Protocol):
     size: int
     max_length: int  # the longest sequence that the model takes
     has_types: bool  # whether the model knows segments
+    reads_pairs: bool  # whether two texts can be one sequence
     fingerprint: str  # changes whenever token ids may
 
     def encode(
@@ -87,6 +88,8 @@ class Tokens(Protocol):
 
 class HuggingFaceTokens:
     """A fast Hugging Face tokenizer, used without going through Python lists of lists."""
+
+    reads_pairs = True
 
     def __init__(self, tokenizer: Any) -> None:
         from tokenizers import Tokenizer

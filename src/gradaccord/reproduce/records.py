@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
-from gradaccord.compare.comparison import AVERAGE
+from gradaccord.compare.comparison import AVERAGE, UNSEEN
 from gradaccord.compare.statistics import Number
 from gradaccord.probe.alignment import AlignmentProbe
 from gradaccord.runs.about import About, about, read_about
@@ -100,11 +100,17 @@ class RunRecord(Versioned):
         """All that were scored there."""
         return tuple(self.scores)
 
+    @property
+    def unseen(self) -> tuple[str, ...]:
+        """Those of them that were not trained."""
+        return tuple(task for task in self.tasks if task not in self.trained)
+
     def value(self, metric: str = AVERAGE) -> float:
         """`average` of the trained tasks' main metrics, a task's main one, `task.metric`, a probe, or
         `train_loss`.
 
-        `overall` is the average with (1 + r) / 2 for Pearson's r, in percent like the rest.
+        `zero-shot average` is that of the tasks that were scored and not trained. `overall` is the
+        average with (1 + r) / 2 for Pearson's r, in percent like the rest.
         """
         if metric in (AVERAGE, OVERALL):
             values = [self.value(task) for task in self.trained]
@@ -114,6 +120,9 @@ class RunRecord(Versioned):
                     for task, value in zip(self.trained, values, strict=True)
                 ]
             return math.fsum(values) / len(values)
+        if metric == UNSEEN:
+            unseen = [self.value(task) for task in self.unseen]
+            return math.fsum(unseen) / len(unseen) if unseen else math.nan
         if metric == TRAIN_LOSS:
             return self.train_loss
         if metric in self.scores:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from gradaccord.compare.comparison import AVERAGE
+from gradaccord.compare.comparison import AVERAGE, UNSEEN
 from gradaccord.compare.statistics import Mean, short_p
 from gradaccord.reproduce.differences import ALL, Tested, differences_of, number, seeds_of
 from gradaccord.reproduce.entry import MAIN, Design, Entry, Published, Size
@@ -148,6 +148,8 @@ def _scores(entry: Entry, title: str, rows: Sequence[Row]) -> Grid:
         setting_metric = entry.small.primary.metric if entry.small and entry.small.primary else ""
         if OVERALL in (setting_metric, *published.columns):
             columns.append((OVERALL, OVERALL))
+    if len(first.unseen) > 1:
+        columns.append((UNSEEN, UNSEEN))
 
     lines = [
         (row.arm, *(row.mean(metric).text(1) for _, metric in columns), *_printed(published, row.arm))

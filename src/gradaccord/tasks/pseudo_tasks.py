@@ -80,7 +80,7 @@ def pseudo_tasks(
     """Cluster a split by the states of a frozen encoder (Lee et al. 2022, Aharoni & Goldberg 2020).
 
     The states of the last layer are averaged over a text's tokens (a question and its context, a
-    pair of sentences, as one sequence), reduced to `dimensions` principal components and given to
+    pair of sentences, as one sequence; as one text where the encoder reads no pairs), reduced to `dimensions` principal components and given to
     a mixture of Gaussians with full covariance, the best of `restarts` by likelihood; each
     example goes to its likeliest Gaussian. The same seed gives the same clusters; the result is kept on
     disk under a hash of the texts, the encoder's weights and the options.
@@ -190,11 +190,12 @@ def _check_enough(name: str, split: str, count: int, clusters: int, dimensions: 
 def _encoded(
     texts: Sequence[tuple[str, str | None]], tokens: Tokens, max_length: int
 ) -> Iterator[tuple[int, Encoded]]:
-    paired = texts[0][1] is not None
+    paired = texts[0][1] is not None and tokens.reads_pairs
     for start in range(0, len(texts), _BLOCK):
         block = texts[start : start + _BLOCK]
         seconds = [second or "" for _, second in block] if paired else None
-        encodings = tokens.encode([first for first, _ in block], seconds, max_length=max_length)
+        firsts = [pair[0] if paired else " ".join(filter(None, pair)) for pair in block]
+        encodings = tokens.encode(firsts, seconds, max_length=max_length)
         yield (
             start,
             Encoded.single(

@@ -148,6 +148,7 @@ class CharacterTokens:
 
     pad = PADDING
     has_types = False
+    reads_pairs = True
     max_length = 512  # by choice: the encoder has no limit
 
     def __init__(self, characters: Iterable[str]) -> None:

@@ -143,6 +143,7 @@ class NoTokens:
     size = 0
     max_length = 0
     has_types = False
+    reads_pairs = False
     fingerprint = "images"
 
     def encode(self, *texts: Any, **options: Any) -> NoReturn:

@@ -67,6 +67,7 @@ class UseTokens:
     """
 
     has_types = False
+    reads_pairs = False
     max_length = 1_000_000  # windows of pieces have no limit
 
     def __init__(self, folder: Path) -> None:
