@@ -80,10 +80,11 @@ def pseudo_tasks(
     """Cluster a split by the states of a frozen encoder (Lee et al. 2022, Aharoni & Goldberg 2020).
 
     The states of the last layer are averaged over a text's tokens (a question and its context, a
-    pair of sentences, as one sequence; as one text where the encoder reads no pairs), reduced to `dimensions` principal components and given to
-    a mixture of Gaussians with full covariance, the best of `restarts` by likelihood; each
-    example goes to its likeliest Gaussian. The same seed gives the same clusters; the result is kept on
-    disk under a hash of the texts, the encoder's weights and the options.
+    pair of sentences, as one sequence; as one text where the encoder reads no pairs), reduced to
+    `dimensions` principal components and given to a mixture of Gaussians with full covariance, the
+    best of `restarts` by likelihood; each example goes to its likeliest Gaussian. The same seed gives
+    the same clusters; the result is kept on disk under a hash of the texts, the encoder's weights and
+    the options.
 
     Cost: one forward pass over the split, and a few seconds of clustering per 10,000 examples.
     """
