@@ -27,7 +27,7 @@ from gradaccord.train.time_left import evaluations
 
 DRAWN = 40  # steps, to see which tasks and how many tokens they have
 TIMED = 3  # gradients on a batch; the fastest counts
-BATCHES = 4  # of each task that are evaluated, from the longest texts to the shortest
+BATCHES = 4  # of each task that are evaluated, from the longest texts to the shortest, and probed
 PATIENCE = 10.0  # seconds that these may take, of each task and split
 
 
@@ -95,7 +95,7 @@ def dry_run(
             with torch.no_grad():
                 loss, _ = problem.prepared[task].task.loss(loop.model(task, batch), batch)
             yield f"{task}: a batch of {shape} tokens, loss {float(loss):.3f}."
-        found = _timed(loop)
+        found = _timed(loop, watch)
         parts = memory_of(loop)
         shown = ", ".join(f"{name} {size:,.0f} MB" for name, size in parts.items() if size)
         yield (
@@ -106,11 +106,12 @@ def dry_run(
     yield from problem.cards.values()
 
 
-def _evaluation(loop: TrainingLoop, split: str) -> float:
+def _evaluation_seconds(loop: TrainingLoop, split: str, watch: Watch) -> float:
     """Seconds that the model takes for a split, from a few batches of each task; scoring is quick."""
     size, total = loop.config.train.evaluation_batch_size, 0.0
     loop.model.eval()
-    for name in loop.problem.evaluated(split):
+    names = loop.problem.evaluated(split)
+    for name in watch.each(f"timing evaluation on {split}", names, len(names), every=1):
         prepared = loop.problem.prepared[name]
         if not prepared.labelled(split):
             continue
@@ -143,12 +144,12 @@ def estimate(config: Config, data: Path | None = None) -> Estimate:
         return _timed(loop)
 
 
-def _timed(loop: TrainingLoop) -> Estimate:
+def _timed(loop: TrainingLoop, watch: Watch = NOBODY) -> Estimate:
     phase = loop.phase
     loop.take_step(Log(None))  # that it works, and the optimiser has its state
     cost, gradients = phase.step_cost, phase.gradients
     drawn = [next(phase.step_batches) for _ in range(DRAWN)]
-    lines = _gradient_lines(loop, [batch for step in drawn for batch in step])
+    lines = _gradient_lines(loop, [batch for step in drawn for batch in step], watch)
     mixed = [[(batch.task, _tokens(loop, batch)) for batch in step] for step in drawn]
     shared = sum(p.numel() for p in loop.trunk.parameters() if p.requires_grad)
     apart = len(drawn[0]) if phase.feed == "all" and not phase.entry.loss_only else 1
@@ -161,12 +162,24 @@ def _timed(loop: TrainingLoop) -> Estimate:
         cost = seconds
     steps = round(phase.budget.amount / cost)
     count = evaluations(loop.config.train.evaluate_every, steps)
-    dev, test = _evaluation(loop, "dev"), _evaluation(loop, "test")
-    began = time.perf_counter()
-    loop.evaluator.probes.measure(loop.model, loop.accelerator)
-    probes = count * (time.perf_counter() - began)
+    dev, test = (_evaluation_seconds(loop, split, watch) for split in ("dev", "test"))
+    probes = count * _probe_seconds(loop, watch)
     memory = sum(memory_of(loop).values())
     return Estimate(seconds, steps, gradients * steps, count, dev, test, probes, memory)
+
+
+def _probe_seconds(loop: TrainingLoop, watch: Watch) -> float:
+    """The time of one measurement; that of cosines from a few of their batches."""
+    probes, seconds = loop.evaluator.probes, 0.0
+    began = time.perf_counter()
+    if probes.cosines:
+        count = loop.config.probe.cosine_batches
+        few = min(BATCHES, count)
+        probes.measure_cosines(loop.model, loop.accelerator, few, watch)
+        seconds = (time.perf_counter() - began) / few * count
+        began = time.perf_counter()
+    probes.measure_weights(watch)
+    return seconds + time.perf_counter() - began
 
 
 def _tokens(loop: TrainingLoop, drawn: StepBatch) -> int:
@@ -175,10 +188,11 @@ def _tokens(loop: TrainingLoop, drawn: StepBatch) -> int:
     return len(drawn.rows) * int(lengths[list(drawn.rows)].max())
 
 
-def _gradient_lines(loop: TrainingLoop, drawn: Sequence[StepBatch]) -> dict[str, Line]:
+def _gradient_lines(loop: TrainingLoop, drawn: Sequence[StepBatch], watch: Watch) -> dict[str, Line]:
     """Times of each task's gradient, on the smallest and the largest batch that was drawn."""
     lines = {}
-    for task in dict.fromkeys(one.task for one in drawn):
+    tasks = dict.fromkeys(one.task for one in drawn)
+    for task in watch.each("timing steps", tasks, len(tasks), every=1):
         own = sorted((one for one in drawn if one.task == task), key=partial(_tokens, loop))
         ends = {_tokens(loop, one): one for one in (own[0], own[-1])}
         lines[task] = Line.through(

@@ -41,17 +41,29 @@ class Probes:
 
     def measure(self, model: nn.Module, accelerator: Any, watch: Watch = NOBODY) -> results.Measured:
         """Measure everything now. Training is not affected."""
-        found = results.Measured()
+        found = self.measure_weights(watch)
         if self.cosines:
             count = self.config.probe.cosine_batches
-            steps = watch.each("probing task cosines", self._steps(model, accelerator), count, every=1)
-            measured = task_cosines(model, steps, batches=None, engine=accelerator)
-            found.task_cosine = results.TaskCosine(
-                tasks=list(measured.tasks),
-                matrix=[[round(v, 6) for v in row] for row in measured.matrix.tolist()],
-                mean=measured.mean,
-                losses=measured.losses,
-            )
+            found.task_cosine = self.measure_cosines(model, accelerator, count, watch)
+        return found
+
+    def measure_cosines(
+        self, model: nn.Module, accelerator: Any, count: int, watch: Watch = NOBODY
+    ) -> results.TaskCosine:
+        """The cosines between the tasks' gradients, from `count` batches of each."""
+        steps = self._steps(model, accelerator, count)
+        steps = watch.each("probing task cosines", steps, count, every=1)
+        measured = task_cosines(model, steps, batches=None, engine=accelerator)
+        return results.TaskCosine(
+            tasks=list(measured.tasks),
+            matrix=[[round(v, 6) for v in row] for row in measured.matrix.tolist()],
+            mean=measured.mean,
+            losses=measured.losses,
+        )
+
+    def measure_weights(self, watch: Watch = NOBODY) -> results.Measured:
+        """How far the weights have moved, and what they forgot."""
+        found = results.Measured()
         if self.distance is not None:
             own = without_lora(self.problem.model)
             if own is not self.problem.model:
@@ -62,9 +74,8 @@ class Probes:
             found.masked_lm = self.forgetting.measure(watch)
         return found
 
-    def _steps(self, model: nn.Module, accelerator: Any) -> Iterator[dict[str, Any]]:
+    def _steps(self, model: nn.Module, accelerator: Any, count: int) -> Iterator[dict[str, Any]]:
         """The same training batches at every measurement, spread over each task's data."""
-        count = self.config.probe.cosine_batches
         size = self.config.train.batch_size
         device = accelerator.device
         rank, world = accelerator.process_index, accelerator.num_processes
