@@ -4,7 +4,7 @@ import signal
 import socket
 import time
 import warnings
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from threading import Thread
@@ -169,20 +169,20 @@ def test_without_ray_the_command_says_what_to_install(file, tmp_path, capsys, hi
 @contextmanager
 def listening(answer):
     """A server on 127.0.0.1 that takes connections, and answers so."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        kept = []
+    with ExitStack() as taken, socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve():
-            while True:
-                try:
-                    taken, _ = server.accept()
-                except OSError:
-                    return
-                kept.append(taken)
-                taken.sendall(answer)
+            with suppress(OSError):
+                while True:
+                    taken.enter_context(server.accept()[0]).sendall(answer)
 
-        Thread(target=serve, daemon=True).start()
-        yield server.getsockname()[1]
+        thread = Thread(target=serve, daemon=True)
+        thread.start()
+        try:
+            yield server.getsockname()[1]
+        finally:
+            server.shutdown(socket.SHUT_RDWR)  # else it waits for a connection for ever
+            thread.join()
 
 
 def test_an_address_that_does_not_answer_is_one_sentence(file, tmp_path, capsys):
