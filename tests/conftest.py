@@ -22,3 +22,11 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def all_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The toys' parameters are small: sketch them all the same."""
+    from gradaccord.core import sketched_gradients
+
+    monkeypatch.setattr(sketched_gradients, "SMALL", 4)
