@@ -1,4 +1,4 @@
-"""One gradient per task: micro-batches, sparse rows, tied weights, losses that reach nothing."""
+"""One gradient per task: tied weights, varying tasks, losses that reach nothing."""
 
 from __future__ import annotations
 
