@@ -8,10 +8,7 @@ import shlex
 import pytest
 from train_toy import WORDS, said, shown_by
 
-from gradaccord.compare.advisor import Advice, compare_command
-from gradaccord.compare.recommendation import Recommendation
 from gradaccord.compare.specs import parse_methods
-from gradaccord.probe.conflict import Bounds, Conflict
 
 
 @pytest.fixture
@@ -92,14 +89,3 @@ def test_a_task_with_three_examples_is_one_sentence(capsys, written, content):
 def test_a_model_that_cannot_be_loaded_is_one_sentence(capsys, written, tmp_path):
     (tmp_path / "empty").mkdir()
     assert "empty" in said(capsys, "advise", written(model=str(tmp_path / "empty")))
-
-
-@pytest.mark.parametrize(
-    ("train", "budget"), [({}, ""), ({"steps": None, "seconds": 9}, " --budget seconds")]
-)
-def test_the_command_is_quoted_for_the_shell_and_has_the_budget_s_unit(configured, train, budget):
-    measured = Conflict((), (), 4, 1, 1, "", "", Bounds(1.0, 1.0, 1.0))
-    advice = Advice(1, measured, Recommendation(("sum:normalize=true", "loss_scale"), ()), {})
-    typed = compare_command(advice, configured(train=train), "my file.yaml", ("--data", "d"))
-    methods = "'sum:normalize=true; loss_scale'"
-    assert typed == f"gradaccord compare 'my file.yaml' --data d{budget} --methods {methods} --seeds 5"

@@ -1,4 +1,4 @@
-"""The command `reproduce`: its list, its tables, what it says where something is missing."""
+"""The command `reproduce`: its runs, its tables, what it says where something is missing."""
 
 import shutil
 
@@ -8,7 +8,7 @@ from tiny_sets import write_tiny_sets
 from train_toy import said, shown_by, until
 
 from gradaccord.reproduce import entry as entry_module
-from gradaccord.reproduce.entry import PAPERS, all_entries
+from gradaccord.reproduce.entry import all_entries
 
 __all__ = ["trio", "trio_data"]
 
@@ -20,20 +20,6 @@ def with_trio(monkeypatch, tmp_path):
     shutil.copytree(entry_module.FOLDER, folder)
     shutil.copy(ENTRIES / f"{TRIO}.yaml", folder)
     monkeypatch.setattr(all_entries, "__defaults__", (folder,))
-
-
-@pytest.mark.parametrize("arguments", [(), ("--list",)])
-def test_the_list_has_paper_title_claim_status_and_command_of_every_entry(capsys, tmp_path, arguments):
-    shown = shown_by(capsys, "reproduce", *arguments, "--results", tmp_path)
-    words = " ".join(shown.split())
-    assert all(len(line) <= 80 for line in shown.splitlines())
-    for entry in all_entries().values():
-        assert f"{entry.name}: {entry.title} status: " in words
-        assert " ".join(f"claim: {entry.claim}".split()) in words
-        assert f"gradaccord reproduce {entry.name}" in words
-        assert PAPERS[entry.paper] in words
-    assert "status: published numbers only" in words
-    assert "status: not run" in words
 
 
 def test_absent_data_is_named_with_its_publisher(capsys, tmp_path):
@@ -71,11 +57,6 @@ def test_a_dry_run_shows_settings_and_times_and_leaves_nothing(capsys, with_trio
     assert "one, epochs, pcgrad 2 4 0:0" in " ".join(shown.split())
     assert "2 runs, 0:" in shown
     assert set(tmp_path.iterdir()) == before
-
-
-def test_numbers_of_a_paper_are_printed(capsys):
-    assert "published overhead %" in shown_by(capsys, "reproduce", "dotprod-table-3", "--dry-run")
-    assert "its numbers were not at hand" in shown_by(capsys, "reproduce", "dotprod-table-11")
 
 
 def test_pages_are_written_below_the_current_folder(capsys, tmp_path, monkeypatch):

@@ -5,14 +5,11 @@ from __future__ import annotations
 import io
 from dataclasses import replace
 
-import torch
 from made_results import made_results
 from rich.console import Console
 
 from gradaccord.cli.train_screen import Screen, line, picture, results_table
-from gradaccord.core.report import StepReport
 from gradaccord.train.progress import Progress
-from gradaccord.train.step_batches import StepBatch
 
 NOW = Progress(
     step=1234, share=0.5, seconds_left=65, losses={"sst": 0.25, "sts": 1.0}, conflicts=0.125,
@@ -32,21 +29,6 @@ def test_a_line_has_all_there_is_to_know() -> None:
         "dev sst 91.0 (best average 80.5)"
     )
     assert line(Progress(losses={"sst": 1})) == "main 0%, step 0, ? left; loss sst 1.000"
-
-
-def test_a_pair_whose_halves_are_of_one_task_and_came_apart_is_noted() -> None:
-    """`dotprod` with every=4 draws the second half alone: the report calls the halves #1 and #2."""
-    report = StepReport(
-        tasks=("sst#1", "sst#2"),
-        losses=torch.tensor([3.0, 1.0]),
-        gram=torch.eye(2),
-        weights=torch.ones(2),
-        groups=("model",),
-        seconds=0.0,
-    )
-    now = Progress()
-    now.note(report, [StepBatch("sst", "sst", (0,))])
-    assert now.losses == {"sst": 1.0}
 
 
 def test_the_picture_says_the_same() -> None:

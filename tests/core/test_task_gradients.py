@@ -1,4 +1,4 @@
-"""One gradient per task: micro-batches, sparse rows, tied weights, losses that reach nothing."""
+"""One gradient per task: tied weights, varying tasks, losses that reach nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import torch
 from copies_problems import METHODS, given, made
 from torch import nn
 from toy import (
-    Trunk,
     assert_grads_close,
     autograd_of,
     batch,
@@ -20,15 +19,6 @@ from toy import (
 )
 
 import gradaccord
-from gradaccord.core.bank import Rows
-
-
-def test_10_surgery_on_grad_after_one_summed_backward():
-    """Our API takes callables: a tensor that was summed already is refused, naming the task."""
-    model = trunk()
-    losses = losses_of(model)
-    with pytest.raises(TypeError, match="Task 'a' is given as a tensor: pass a callable"):
-        gradaccord.PCGrad(model).backward({"a": losses["a"](), "b": losses["b"]()})
 
 
 def test_11_graph_kept_where_every_task_has_its_own_batch():
@@ -44,17 +34,6 @@ def test_11_graph_kept_where_every_task_has_its_own_batch():
     for loss in kept.values():
         with pytest.raises(RuntimeError, match="second time"):
             loss.backward()
-
-
-def test_13_sparse_embedding_gradients():
-    dense, sparse = trunk(rows=3000), trunk(rows=3000, sparse=True)
-    sparse.load_state_dict(dense.state_dict())
-    for model in (dense, sparse):
-        gradaccord.PCGrad(model).backward(losses_of(model, rows=3000))
-    assert sparse.words.weight.grad.is_sparse
-    assert_grads_close(grads(sparse), grads(dense))
-    optimizer = torch.optim.SparseAdam([sparse.words.weight], lr=0.1)
-    optimizer.step()
 
 
 class Tied(nn.Module):
@@ -101,50 +80,6 @@ def test_14_stale_grad_leaking_into_the_first_task():
     assert torch.equal(reports[0].gram, reports[1].gram)
     for name, p in clean.named_parameters():
         assert torch.equal(p.grad, stale.get_parameter(name).grad)
-
-
-def test_15_loss_multiplied_by_the_number_of_micro_batches():
-    """Micro-batches of unequal size give the gradient and the loss of the whole batch."""
-    whole, cut = trunk(), trunk()
-    data = {t: batch(i, size=11) for i, t in enumerate("abc")}
-
-    def counted(task, tokens, labels):
-        return loss_of(cut, task, tokens, labels), len(labels)
-
-    pieces = {
-        t: [partial(counted, t, x[a:b], y[a:b]) for a, b in ((0, 2), (2, 9), (9, 11))]
-        for t, (x, y) in data.items()
-    }
-    expected = gradaccord.GradVac(whole).backward(
-        {t: partial(loss_of, whole, t, *xy) for t, xy in data.items()}
-    )
-    report = gradaccord.GradVac(cut).backward(pieces)
-    torch.testing.assert_close(report.losses, expected.losses)
-    torch.testing.assert_close(report.gram, expected.gram)
-    assert_grads_close(grads(cut), grads(whole))
-
-
-def test_15_micro_batches_without_counts_are_averaged():
-    model = trunk()
-    calls = [partial(loss_of, model, "a", *batch(i)) for i in range(3)]
-    gradaccord.Sum(model).backward({"a": calls})
-    expected = autograd_of(model, sum(call() for call in calls) / 3)
-    assert_grads_close(grads(model), expected)
-
-
-def test_embedding_rows_are_stored_sparsely_and_change_nothing():
-    small, large = Trunk(rows=3000).double(), Trunk(rows=3000).double()
-    large.load_state_dict(small.state_dict())
-    listed = list(large.named_parameters())
-    method = gradaccord.PCGrad(small)
-    plain = gradaccord.PCGrad([(n, p) for n, p in listed])
-    assert method.parameters.embeddings == {0}
-    bank, _ = method.task_gradients.of(losses_of(small, rows=3000))
-    assert all(isinstance(task[0], Rows) and len(task[0].index) <= 28 for task in bank.gradients)
-    object.__setattr__(plain.parameters, "embeddings", frozenset())  # the dense way
-    reports = method.backward(losses_of(small, rows=3000)), plain.backward(losses_of(large, rows=3000))
-    torch.testing.assert_close(reports[0].gram, reports[1].gram, rtol=1e-12, atol=1e-15)
-    assert_grads_close(grads(small), grads(large))
 
 
 @pytest.mark.parametrize("name", METHODS)

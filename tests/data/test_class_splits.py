@@ -5,12 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import torch
 from data_files import archive, picture
 
 from gradaccord.data.images import class_splits
-from gradaccord.data.images.class_folders import ImageClasses
-from gradaccord.data.images.class_parts import divide
 
 Image = pytest.importorskip("PIL.Image")
 
@@ -95,22 +92,3 @@ def test_fashion_mnist_has_its_counts():
     splits = class_splits.load("fashion_mnist", SHARED)
     assert len(splits.test.images) == len(splits.validation.images) == 5000
     assert splits.train.images.shape[1:] == (1, 28, 28)
-
-
-@pytest.mark.parametrize("ways", [2, 5])
-def test_few_classes_are_divided_so_that_each_part_has_enough(ways):
-    for count in range(3 * ways, 60):
-        classes = ImageClasses(
-            torch.zeros(count, 1, 2, 2), torch.arange(count), (*map(str, range(count)),)
-        )
-        splits = divide("own", classes, least=ways)
-        parts = splits.train, splits.validation, splits.test
-        assert min(map(len, parts)) >= ways
-        assert sorted(name for part in parts for name in part.names) == sorted(classes.names)
-        usual = divide("own", classes)
-        if min(map(len, (usual.train, usual.validation, usual.test))) >= ways:
-            assert splits.test.names == usual.test.names
-    with pytest.raises(
-        ValueError, match=f"{3 * ways - 1} classes for training, .*(ways|give at least 6)"
-    ):
-        divide("own", classes.part(range(3 * ways - 1)), least=ways)

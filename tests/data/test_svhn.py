@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gradaccord.data.images import matlab
 from gradaccord.data.images.published import load
 from gradaccord.data.images.svhn import count_svhn, read_svhn
 
@@ -36,22 +35,6 @@ def test_svhn(tmp_path):
     scipy_io.savemat(tmp_path / "train_32x32.mat", {"X": pixels, "y": columns["y"]})
     with pytest.raises(ValueError, match=r"expected \[32, 32, 3, N\]"):
         read_svhn(tmp_path / "train_32x32.mat")
-
-
-@pytest.mark.parametrize("compressed", [False, True])
-@pytest.mark.parametrize("dtype", ["uint8", "int16", "int32", "float32", "float64"])
-def test_numbers_of_every_type_as_scipy_writes_and_reads_them(tmp_path, compressed, dtype):
-    scipy_io = pytest.importorskip("scipy.io")
-    path = tmp_path / "a.mat"
-    pixels = RANDOM.integers(0, 99, (2, 3, 4)).astype(dtype)
-    values = {"X": pixels, "y": np.array([[7], [8]], dtype), "z": "text"}
-    scipy_io.savemat(path, values, do_compression=compressed)
-    found = matlab.arrays(path, ("X", "y"))
-    oracle = scipy_io.loadmat(path)
-    for name in ("X", "y"):
-        assert found[name].dtype == torch.from_numpy(oracle[name]).dtype
-        assert np.array_equal(found[name].numpy(), oracle[name])
-    assert matlab.shapes(path) == {"X": (2, 3, 4), "y": (2, 1), "z": (1, 4)}
 
 
 def test_images_are_counted_without_unpacking(tmp_path):

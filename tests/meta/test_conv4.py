@@ -227,24 +227,6 @@ def test_a_third_derivative_is_refused_and_not_wrong() -> None:
         torch.autograd.grad(first[0].square().sum(), weights[0], create_graph=True)
 
 
-def test_small_variance_beside_a_large_mean_survives_float32() -> None:
-    """Moments of patches in float32 would lose the variance that a difference filter sees."""
-    torch.manual_seed(0)
-    model = Conv4(5, 1, 28, 8, downsample="pool")
-    with torch.no_grad():
-        kernel = model.blocks[0].conv.weight
-        kernel -= kernel.mean((2, 3), keepdim=True)
-    images = 0.9 + 0.01 * torch.rand(10, 1, 28, 28)
-    params = dict(model.named_parameters())
-    fast = fast_network(model)
-    assert fast is not None
-    wide = {name: parameter.double() for name, parameter in params.items()}
-    true = functional_call(model, wide, (images.double(),))
-    slow = model(images)
-    error, usual = ((out.double() - true).norm().item() for out in (fast(params, images), slow))
-    assert error <= max(5 * usual, 1e-4 * true.norm().item())
-
-
 def test_patches_are_kept_while_the_images_live_and_stay_the_same() -> None:
     model = model_of("pool")
     fast = fast_network(model)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -129,14 +128,6 @@ def test_a_heat_map_is_written(tmp_path: Path) -> None:
     found = task_cosines(model, steps(model, data))
     assert found.draw(tmp_path / "new" / "cosines.png").read_bytes()[1:4] == b"PNG"
     assert "</svg>" in found.draw(tmp_path / "cosines.svg").read_text(encoding="utf-8")
-
-
-def test_a_missing_matplotlib_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, data = normed()
-    found = task_cosines(model, steps(model, data), batches=1)
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ModuleNotFoundError, match='pip install "gradaccord\\[report\\]"'):
-        found.figure()
 
 
 def test_losses_that_do_not_fit_are_named() -> None:

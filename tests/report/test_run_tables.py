@@ -13,20 +13,10 @@ from gradaccord.report.data import read_report_data
 from gradaccord.report.page import write_report
 from gradaccord.report.run_figures import learning
 from gradaccord.report.run_tables import course
-from gradaccord.report.section import Cell, Table
 
 
 def average(results, split="test"):
     return statistics.fmean(results[split][t][results["metrics"][t]] for t in results["trained"])
-
-
-def test_a_table_is_folded_when_it_is_long_or_one_of_many():
-    def table(rows, **options):
-        return Table("a", "A", ["name"], [[Cell(str(i))] for i in range(rows)], **options)
-
-    assert not table(20).folded
-    assert table(21).folded
-    assert table(3, one_of_many=True).folded
 
 
 def test_every_table_is_there(page):

@@ -1,23 +1,13 @@
-"""Special experiments: their records, side by side in processes."""
+"""Special experiments by name, and what one that fails leaves."""
 
 import pytest
+from special_entries import TEXT
 
 from gradaccord.reproduce.entry import read_entry
-from gradaccord.reproduce.plan import missing, plan
+from gradaccord.reproduce.plan import plan
 from gradaccord.reproduce.records import read_records
 from gradaccord.reproduce.run import Folders, run_entry
 from gradaccord.reproduce.special.pool import find_experiment
-
-TEXT = """
-title: A special experiment
-claim: Something is found.
-kind: {kind}
-published: {{source: nothing}}
-small:
-  config: {config}
-  arms: {{all: {{}}}}
-  seeds: 1
-"""
 
 
 def test_an_unknown_kind_is_refused():
@@ -25,42 +15,9 @@ def test_an_unknown_kind_is_refused():
         find_experiment("landscapes")
 
 
-def test_the_landscape_is_one_record_of_all_methods(tmp_path):
-    config = "{seeds: 2, steps: 5, outer_steps: 2, inner_steps: 3, rates: [0.1]}"
-    entry = read_entry("sequential-reptile-zz", TEXT.format(kind="landscape", config=config))
+def test_a_failure_is_named_and_leaves_no_record(tmp_path):
+    entry = read_entry("gradient-sharing-zz", TEXT.format(kind="fewshot", config="{data: glyphs}"))
     folders = Folders(None, tmp_path / "runs", tmp_path / "results")
-    said = []
-    assert run_entry(entry, plan(entry), folders, say=said.append) == {}
-    assert missing(plan(entry), folders.results) == []
-    (record,) = read_records(folders.results, entry.name)
-    assert {"MTL", "PCGrad", "Sequential Reptile", "PCGrad @ 0.1"} <= set(record.test)
-    assert set(record.test["MTL"]) == {"trapped", "loss", "cosine", "end_cosine"}
-    assert record.cost.cpu_seconds > 0
-
-
-def test_a_few_shot_run_gives_accuracy_over_training_and_a_failure_is_named(tmp_path):
-    config = "{data: glyphs, iterations: 2, validate_every: 1, validation_tasks: 2, test_tasks: 2, "
-    config += "curve_tasks: 2, tasks: 2, filters: 4}"
-    entry = read_entry("gradient-sharing-zz", TEXT.format(kind="fewshot", config=config))
-    folders = Folders(None, tmp_path / "runs", tmp_path / "results")
-    assert run_entry(entry, plan(entry), folders) == {}
-    (record,) = read_records(folders.results, entry.name)
-    assert 0 <= record.value() <= 100
-    assert record.chance == {"glyphs": {"chance": 20.0}}
-    assert [point.step for point in record.curve] == [0, 1, 2]
     wrong = plan(entry, replace={"ways": 1})
     assert "`ways` is 1" in run_entry(entry, wrong, folders)["main, all, epochs, seed 0"]
-
-
-def test_the_landscape_from_one_start(tmp_path):
-    few = {"seeds": 2, "steps": 5, "outer_steps": 2, "inner_steps": 3, "rates": [0.1]}
-    run = find_experiment("landscape")
-    every, *each = (
-        run({**few, **starts}, 0, data=None, folder=tmp_path).test["MTL"]["loss"]
-        for starts in ({}, *({"starts": [start]} for start in ([20, 5], [5, 20], [15, 15])))
-    )
-    assert each[0] == pytest.approx(each[1])  # mirror images
-    assert each[0] != pytest.approx(each[2])
-    assert every == pytest.approx(sum(each) / 3)
-    with pytest.raises(ValueError, match=r"`starts` holds \(1.0, 1.0\): use some of \(20.0, 5.0\)"):
-        run({"starts": [[1, 1]]}, 0, data=None, folder=tmp_path)
+    assert read_records(folders.results, entry.name) == []

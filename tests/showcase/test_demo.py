@@ -13,29 +13,20 @@ from typing import Any
 
 import pytest
 import torch
-from made_results import made_results
+from demo_toy import CONTROL, METHOD, names
 from rich.console import Console
 
-from gradaccord.cli.app import app
-from gradaccord.cli.demo_screen import HEADINGS, NEXT, NOTES, methods_table
-from gradaccord.compare.budget import EqualBudget
-from gradaccord.compare.processes import Run
-from gradaccord.compare.specs import Spec, parse_methods, with_controls
-from gradaccord.compare.summary import summarise
+from gradaccord.cli.demo_screen import methods_table
 from gradaccord.data.text import cldr
 from gradaccord.models.trunks.characters import CharacterEncoder, CharacterTokens, CharacterTrunk
 from gradaccord.showcase.demo.findings import findings
 from gradaccord.showcase.demo.glyphs import Glyphs, few_shot
-from gradaccord.showcase.demo.names import Names, demo_methods, recipe
+from gradaccord.showcase.demo.names import demo_methods, recipe
 from gradaccord.showcase.demo.settings import METHODS, DemoSettings
 from gradaccord.showcase.demo.valley import Valleys
 from gradaccord.showcase.landscape.runs import LandscapeSettings, Result, Row
 from gradaccord.train.probes import Forgetting
 
-BUDGET = EqualBudget(kind="gradients", amount=100)
-
-METHOD = "sequential_reptile:inner_steps=20,outer_lr=0.3"
-CONTROL = "sequential_reptile:inner_steps=20,outer_lr=1"
 SHORT = "seq. reptile (K 20, eta .3)"
 GLYPHS = Glyphs(20.0, 61.0, 2.0, 3, 45.0, 60.0, 80, 240)
 
@@ -54,36 +45,6 @@ VALLEY = Valleys(
     learned={"sum": [0, 1], "pcgrad": [2, 15]},
     ends={"sum": [-40.0, -10.0], "pcgrad": [-30.0, -100.0]},
 )
-
-
-def run_of(spec: Spec, seed: int, score: float, unseen: float, masked: float) -> Run:
-    """A finished run with these figures: `de` is trained on, `fr` is not."""
-    scores = {"de": score, "fr": unseen}
-    results = made_results(
-        scores,
-        test=scores,
-        trained=["de"],
-        seed=seed,
-        train_loss=0.5 if masked < 2.5 else 0.1,
-        masked_lm={"de": masked, "fr": masked},
-    )
-    return Run(spec, seed, Path(), spec.config(recipe(DemoSettings(Path())), seed, BUDGET), results)
-
-
-def names(scores: dict[str, list[float]], masked: dict[str, float] | None = None) -> Names:
-    specs = with_controls([Spec.parse(METHOD)], Spec.parse("sum"))
-    runs = [
-        run_of(
-            spec,
-            seed,
-            score,
-            40.0 + seed + 0.01 * i * (seed - 1),
-            (masked or {}).get(str(spec), 2.5) + (0.01 + 0.001 * i) * seed,
-        )
-        for i, spec in enumerate(specs)
-        for seed, score in enumerate(scores[str(spec)])
-    ]
-    return Names(summarise(runs), runs, ("de",), {"de": 2.0, "fr": 2.0})
 
 
 def test_a_gain_over_the_control_too_is_called_one() -> None:
@@ -163,24 +124,6 @@ def test_the_methods_are_those_that_were_promised_with_their_controls() -> None:
     assert METHODS.startswith("pcgrad")
     asked = demo_methods(DemoSettings(Path(), methods="paired_sum@1.1"))
     assert [str(spec) for spec in asked] == ["sum", "paired_sum@1.1"]
-
-
-def test_the_table_fits_eighty_columns() -> None:
-    console = Console(width=80, record=True, file=io.StringIO())
-    console.print(methods_table(names({"sum": [60, 61], CONTROL: [60, 61.5], METHOD: [60, 62]})))
-    text = console.export_text()
-    assert "60.5" in text
-    assert "(c)" in text
-    assert "…" not in text
-    assert all(line in text for heading in HEADINGS for line in heading.split("\n"))
-    assert max(map(len, NOTES.splitlines())) <= 80
-
-
-def test_the_next_commands_exist_and_name_methods_that_do() -> None:
-    known = {command.name or command.callback.__name__ for command in app.registered_commands}
-    assert {command.split()[1] for command in NEXT} <= known
-    methods = NEXT[-1].split("--methods ")[1].split()[0]
-    assert [spec.method for spec in parse_methods(methods)] == methods.split(",")
 
 
 def test_characters_leave_a_core_to_the_pretraining_beside(tmp_path: Path) -> None:

@@ -232,3 +232,14 @@ def train(learner: Any, optimizer: torch.optim.Optimizer, iterations: range) -> 
 def same(one: Any, two: Any) -> bool:
     assert set(one) == set(two)
     return all(torch.equal(value, two[name]) for name, value in one.items())
+
+
+def held_gradients(learner: Any) -> list[Tensor | None]:
+    return [None if p.grad is None else p.grad.clone() for p in learner.parameters()]
+
+
+def assert_each_close(ours: list[Tensor | None], true: list[Tensor | None]) -> None:
+    for one, other in zip(ours, true, strict=True):
+        assert (one is None) == (other is None)
+        if one is not None and other is not None:
+            torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)

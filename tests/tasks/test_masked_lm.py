@@ -1,4 +1,4 @@
-"""Masked tokens: the pretrained head is used, masks are BERT's, and real lines are learned by heart."""
+"""Masked tokens: the pretrained head is used, and real lines are learned by heart."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from small_models import TEXTS, save_checkpoint
 
 from gradaccord.core.replay import RandomState
 from gradaccord.data.examples import Line
-from gradaccord.data.text.masking import Mask
-from gradaccord.data.text.masking import Tokens as MaskTokens
 from gradaccord.models.multitask import MultiTaskModel
 from gradaccord.models.trunks.loading import load_trunk
 from gradaccord.tasks import saved_models as saved
@@ -198,41 +196,3 @@ class TestRefusals:
         batch = TASK.encode([Line("")], tokens).batch([0])
         with pytest.raises(ValueError, match="No token of the batch can be masked"):
             TASK.loss(model.train()("text", batch), batch)
-
-
-def masked(ids, begins=None, share=0.15):
-    known = MaskTokens(mask=4, size=1000, special=(0, 1, 2, 3, 4))
-    return Mask(known, share, torch.Generator().manual_seed(0))(ids, begins)
-
-
-def test_of_the_chosen_four_fifths_are_masked_a_tenth_random_and_a_tenth_kept():
-    ids = torch.randint(5, 1000, (400, 256), generator=torch.Generator().manual_seed(1))
-    seen, chosen = masked(ids)
-    count = int(chosen.sum())
-    assert count / ids.numel() == pytest.approx(0.15, abs=0.005)
-    assert torch.equal(seen[~chosen], ids[~chosen])
-    hidden, kept = seen[chosen] == 4, seen[chosen] == ids[chosen]
-    assert float(hidden.float().mean()) == pytest.approx(0.8, abs=0.015)
-    assert float(kept.float().mean()) == pytest.approx(0.1, abs=0.01)
-    assert int(seen[chosen][~hidden].min()) >= 5
-
-
-def test_whole_words_are_chosen_whole_and_as_often():
-    generator = torch.Generator().manual_seed(2)
-    ids = torch.randint(5, 1000, (400, 256), generator=generator)
-    begins = torch.rand(ids.shape, generator=generator) < 0.4
-    begins[:, 0] = True
-    ids[:, ::16], begins[:, ::16] = 3, True  # separators between texts
-    begins[:, 1::16] = True
-    seen, chosen = masked(ids, begins)
-    words = begins.flatten().cumsum(0) - 1
-    count = int(words[-1]) + 1
-    sizes = torch.zeros(count).index_add_(0, words, torch.ones(len(words)))
-    hits = torch.zeros(count).index_add_(0, words, chosen.flatten().float())
-    assert {*torch.unique(hits / sizes).tolist()} == {0.0, 1.0}
-    assert not chosen[ids == 3].any()
-    assert float(chosen[ids != 3].float().mean()) == pytest.approx(0.15, abs=0.007)
-    assert torch.equal(seen[~chosen], ids[~chosen])
-    # Every token a word of its own: the same masks as without words.
-    alone = masked(ids, torch.ones_like(begins))
-    assert all(torch.equal(one, other) for one, other in zip(alone, masked(ids), strict=True))

@@ -1,22 +1,10 @@
-"""Schedules rise and end, every optimiser takes a step, and unknown names are answered."""
+"""Every optimiser takes a step, and unknown names are answered."""
 
 import pytest
 import torch
 
-from gradaccord.runs.schedule import Schedule
 from gradaccord.train.config import TrainConfig
 from gradaccord.train.optimizers import make_optimizer
-
-
-@pytest.mark.parametrize("kind", ["linear", "cosine", "constant"])
-def test_a_schedule_rises_and_ends(kind):
-    weight = torch.nn.Parameter(torch.zeros(1))
-    schedule = Schedule(torch.optim.SGD([weight], lr=2.0), kind, 0.1)
-    assert schedule.factor(0.0) == 0
-    assert schedule.factor(0.1) == pytest.approx(1)
-    assert schedule.factor(1.0) == pytest.approx(1 if kind == "constant" else 0, abs=1e-12)
-    schedule.set(0.1, 0.0)
-    assert schedule.optimizer.param_groups[0]["lr"] == pytest.approx(2)
 
 
 @pytest.mark.parametrize("name", ["sgd", "adam", "adamw", "adafactor", "recadam"])
