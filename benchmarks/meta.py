@@ -19,7 +19,6 @@ from typing import Any
 
 import higher
 import torch
-import torchopt
 from measure import Arm, cpu_times, markdown, publish, ratios, setting
 from torch import nn
 from torch.nn.functional import cross_entropy
@@ -69,6 +68,8 @@ def with_higher(model: nn.Module, tasks: TaskBatch, second_order: bool = True) -
 
 def with_torchopt(model: nn.Module, tasks: TaskBatch) -> None:
     """MAML as in TorchOpt's own example."""
+    import torchopt
+
     optimizer = torchopt.MetaSGD(model, lr=RATE)
     model.zero_grad()
     start = torchopt.extract_state_dict(model, by="reference")
