@@ -1,6 +1,8 @@
 """Few-shot methods compared with higher and TorchOpt: CPU time, wall time on two threads, exactness.
 
-python benchmarks/meta.py [--rounds 9]
+python benchmarks/meta.py [--rounds 9] [--published]
+
+--published: only the published settings for Omniglot, compared with plain passes of the same network.
 """
 
 from __future__ import annotations
@@ -17,7 +19,6 @@ from typing import Any
 
 import higher
 import torch
-import torchopt
 from measure import Arm, cpu_times, markdown, publish, ratios, setting
 from torch import nn
 from torch.nn.functional import cross_entropy
@@ -36,7 +37,7 @@ SETTINGS: dict[str, tuple[Callable[[], Conv4], int, int]] = {  # model, tasks, s
 }
 
 
-def tasks_for(model: Conv4, count: int) -> TaskBatch:
+def tasks_for(model: Conv4, count: int, shots: int = SHOTS, queries: int = QUERIES) -> TaskBatch:
     """Noise in the shape of images: the work does not depend on the content."""
     generator = torch.Generator().manual_seed(1)
 
@@ -45,7 +46,7 @@ def tasks_for(model: Conv4, count: int) -> TaskBatch:
         images = torch.rand(shape, generator=generator)
         return images, torch.arange(WAYS).repeat(each).expand(count, -1)
 
-    return TaskBatch(*draw(SHOTS), *draw(QUERIES))
+    return TaskBatch(*draw(shots), *draw(queries))
 
 
 def with_higher(model: nn.Module, tasks: TaskBatch, second_order: bool = True) -> None:
@@ -67,6 +68,8 @@ def with_higher(model: nn.Module, tasks: TaskBatch, second_order: bool = True) -
 
 def with_torchopt(model: nn.Module, tasks: TaskBatch) -> None:
     """MAML as in TorchOpt's own example."""
+    import torchopt
+
     optimizer = torchopt.MetaSGD(model, lr=RATE)
     model.zero_grad()
     start = torchopt.extract_state_dict(model, by="reference")
@@ -95,6 +98,52 @@ def arms_for(make: Callable[[], Conv4], tasks: TaskBatch) -> dict[str, Arm]:
         "gradaccord FOMAML": learner(FOMAML, inner_lr=RATE),
         "gradaccord Reptile": learner(Reptile, inner_batch=None),
     }
+
+
+def plain_passes(model: Conv4, passes: int, pictures: int) -> None:
+    """Forward and backward passes of the module on as many pictures each."""
+    images = torch.rand(pictures, model.channels, model.size, model.size)
+    labels = torch.arange(WAYS).repeat(pictures // WAYS)
+    for _ in range(passes):
+        model.zero_grad()
+        cross_entropy(model(images), labels).backward()
+
+
+def published() -> dict[str, dict[str, Arm]]:
+    """Meta-iterations of the presets `reptile-omniglot-5way` and `maml-omniglot-5way` with one shot.
+
+    The floor is as many passes of the network as the inner steps and queries have.
+    """
+    tasks = tasks_for(Conv4.reptile_omniglot(WAYS), 5, shots=10, queries=1)
+    small = tasks_for(Conv4.maml_omniglot(WAYS), 32, shots=1, queries=1)
+
+    def maml(first_order: bool) -> Arm:
+        learner = MAML(Conv4.maml_omniglot(WAYS), inner_lr=2.0, inner_steps=1, first_order=first_order)
+        return partial(learner.backward, small)
+
+    return {
+        "Reptile, 5 tasks, 5 steps of 10 pictures": {
+            "25 plain passes": partial(plain_passes, Conv4.reptile_omniglot(WAYS), 25, 10),
+            "gradaccord Reptile": partial(Reptile(Conv4.reptile_omniglot(WAYS)).backward, tasks),
+        },
+        "MAML, 32 tasks, 1 step of 5 pictures": {
+            "64 plain passes": partial(plain_passes, Conv4.maml_omniglot(WAYS), 64, 5),
+            "gradaccord MAML": maml(first_order=False),
+            "gradaccord MAML, first order": maml(first_order=True),
+        },
+    }
+
+
+def published_table(rounds: int) -> str:
+    """The published settings, each against its plain passes."""
+    rows = []
+    for title, arms in published().items():
+        times = cpu_times(arms, rounds)
+        for name, ratio in ratios(times, next(iter(arms))).items():
+            rows.append([title, name, f"{ratio:.2f}", f"{1000 * statistics.median(times[name]):.0f}"])
+    command = f"benchmarks/meta.py --published --rounds {rounds}"
+    table = markdown(["setting", "way", "CPU time / plain passes", "ms"], rows)
+    return f"{setting(command, 1)}\n\n{table}"
 
 
 def wall_times(arms: dict[str, Arm], rounds: int) -> tuple[dict[str, float], float]:
@@ -157,8 +206,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--write", action="store_true", help="write the tables to benchmarks/README.md")
+    parser.add_argument("--published", action="store_true", help="the published settings alone")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
+    publish("meta-published", published_table(arguments.rounds), arguments.write)
+    if arguments.published:
+        return
     rows, notes = [], []
     for title, (make, count, share) in SETTINGS.items():
         rounds = max(3, arguments.rounds // share)

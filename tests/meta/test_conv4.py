@@ -15,7 +15,8 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from gradaccord.meta import FOMAML, MAML, MAMLPlusPlus, MetaSGD, Reptile
-from gradaccord.meta.episodes.task_batch import TaskBatch
+from gradaccord.meta.episodes.task_batch import Task, TaskBatch
+from gradaccord.meta.network import conv4
 from gradaccord.meta.network.conv4 import FastConv4, fast_network
 from gradaccord.meta.network.conv4_block import Tape
 from gradaccord.meta.network.conv4_first_block import FirstTape
@@ -268,6 +269,10 @@ def test_images_with_a_gradient_of_their_own_get_it() -> None:
         for net in (fast, general(model))
     )
     assert torch.allclose(ours, true, atol=1e-10)
+    stacks = torch.stack([images.detach(), images.detach().flip(0) / 2]).requires_grad_()
+    logits = fast(dict(model.named_parameters()), stacks)
+    (ours,) = torch.autograd.grad(logits.square().sum(), stacks)
+    assert torch.allclose(ours[0], true, atol=1e-10)
 
 
 def test_unknown_models_are_left_to_the_general_path() -> None:
@@ -290,6 +295,9 @@ METHODS: dict[str, Callable[..., Any]] = {
 }
 
 
+SMALL = 6 * 4 * 14 * 14  # values in the first block's output for one of these tasks
+
+
 def tasks_of(count: int) -> TaskBatch:
     generator = torch.Generator().manual_seed(2)
     support, query = (torch.rand(count, 6, 1, 28, 28, generator=generator) for _ in range(2))
@@ -298,7 +306,8 @@ def tasks_of(count: int) -> TaskBatch:
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_threads_give_the_same_bits(name: str) -> None:
+def test_threads_give_the_same_bits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conv4, "AT_ONCE", 2 * SMALL)
     found = []
     for threads in (1, 3):
         torch.manual_seed(0)
@@ -308,6 +317,97 @@ def test_threads_give_the_same_bits(name: str) -> None:
         found.append([report.query_loss, *(p.grad for p in learner.parameters() if p.grad is not None)])
     assert found[0][0] == found[1][0]
     assert all(torch.equal(a, b) for a, b in zip(found[0][1:], found[1][1:], strict=True))
+
+
+def unlike_tasks(model: Conv4) -> list[Task]:
+    """Of six, six, six, three and six pictures."""
+    generator = torch.Generator().manual_seed(3)
+    shape = (model.channels, model.size, model.size)
+
+    def draw(count: int) -> torch.Tensor:
+        return torch.rand(count, *shape, generator=generator, dtype=torch.float64)
+
+    labels = torch.arange(3).repeat(2)
+    return [Task(draw(n), labels[:n], draw(6), labels) for n in (6, 6, 6, 3, 6)]
+
+
+GROUPED: dict[str, Callable[..., Any]] = METHODS | {
+    "Reptile, moments reset": partial(Reptile, optimizer_state="reset", inner_batch=2),
+    "Reptile, moments kept": partial(Reptile, inner_batch=2),
+    "Reptile, plain descent": partial(Reptile, inner_batch=2, inner_optimizer="sgd"),
+    "MAML, recomputed": partial(MAML, recompute=True),
+    "MAML, a loss of one's own": partial(MAML, loss=partial(cross_entropy, label_smoothing=0.1)),
+    "MAML, the head stays": partial(MAML, adapted=lambda name: "head" not in name),
+    "FOMAML, the head moves": partial(FOMAML, adapted=lambda name: "head" in name),
+    "MetaSGD, first order": partial(MetaSGD, first_order=True),
+}
+
+
+@pytest.mark.parametrize("layout", ["stride", "pool before the norm"])
+@pytest.mark.parametrize("name", GROUPED)
+def test_several_tasks_in_one_pass_give_the_numbers_of_plain_autograd(
+    name: str, layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over two meta-iterations, so that moments and norms by step are carried on."""
+    monkeypatch.setattr(conv4, "AT_ONCE", 10**9)
+    found = []
+    for fast in (True, False):
+        learner = GROUPED[name](model_of(layout), inner_steps=3, fast=fast)
+        for _ in range(2):
+            report = learner.backward(unlike_tasks(learner.model))
+            grads = [p.grad for p in learner.parameters() if p.grad is not None]
+            torch.optim.SGD(learner.parameters(), lr=0.1).step()
+            learner.after_step()
+        numbers = torch.tensor(
+            [report.query_loss, report.query_accuracy, report.gradients], dtype=torch.float64
+        )
+        found.append([tensor.double() for tensor in (numbers, *grads, *learner.buffers())])
+    for ours, true in zip(*found, strict=True):
+        assert (ours - true).abs().max() <= 1e-10 * max(1.0, float(true.abs().max()))
+
+
+def test_neighbours_of_one_shape_are_grouped_up_to_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    learner = MAML(model_of("stride"))
+    tasks = unlike_tasks(learner.model)
+    learner.functional.choose(tasks[0].support)
+    sizes = {0: [1, 1, 1, 1, 1], 2: [1, 2, 1, 1], 3: [3, 1, 1]}
+    for at_once, lengths in sizes.items():
+        monkeypatch.setattr(conv4, "AT_ONCE", at_once * SMALL)
+        groups = learner.functional.groups(tasks)
+        assert [len(tasks[group]) for group in groups] == lengths
+        assert [task for group in groups for task in tasks[group]] == tasks
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_stacked_tasks_equal_each_alone(layout: str) -> None:
+    """Logits, gradients and second derivatives, by each task's own weights and by shared ones."""
+    model = model_of(layout)
+    fast = fast_network(model)
+    assert fast is not None
+    names, shared = zip(*model.named_parameters(), strict=True)
+    images = double(3, 6, model.channels, model.size, model.size)
+    labels = torch.arange(3).repeat(3, 2)
+
+    def losses(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return torch.stack([cross_entropy(*pair) for pair in zip(logits, labels, strict=True)]).sum()
+
+    def moved(of: Network, images: torch.Tensor, labels: torch.Tensor, loss: Any) -> list[torch.Tensor]:
+        params = dict(zip(names, shared, strict=True))
+        if isinstance(of, FastConv4):
+            first = of.gradient(params, names, images, labels, loss, create_graph=True)
+        else:
+            value = loss(of(params, images), labels)
+            first = list(torch.autograd.grad(value, shared, create_graph=True))
+        weights = [w - 0.1 * g for w, g in zip(shared, first, strict=True)]
+        logits = of(dict(zip(names, weights, strict=True)), images)
+        return [logits.detach(), *torch.autograd.grad(loss(logits, labels), shared)]
+
+    logits, *ours = moved(fast, images, labels, losses)
+    alone = [moved(general(model), *pair, cross_entropy) for pair in zip(images, labels, strict=True)]
+    assert (logits - torch.stack([each[0] for each in alone])).abs().max() <= 1e-10
+    for place in range(len(shared)):
+        true = torch.stack([each[1 + place] for each in alone]).sum(0)
+        assert (ours[place] - true).abs().max() <= 1e-10 * max(1.0, float(true.abs().max()))
 
 
 @pytest.mark.parametrize("method", [MAML, FOMAML, Reptile])
@@ -325,6 +425,7 @@ def test_autocast_is_left_to_the_general_network(method: Callable[..., Any]) -> 
 
 
 def test_threads_really_run_and_only_where_they_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conv4, "AT_ONCE", SMALL)
     seen: dict[str, set[int]] = {}
 
     def watched(name: str, learner: Any) -> Any:

@@ -115,14 +115,14 @@ def test_minutes_end_a_run_and_its_linear_schedule(pictures, tmp_path):
 def test_training_learns_and_the_best_is_kept(pictures, tmp_path):
     settings = settings_for(
         "maml", filters=8, queries=3, tasks=4, inner_steps=2, iterations=30, validate_every=10,
-        validation_tasks=20, test_tasks=10, test_queries=3, keep=2,
+        outer_lr=0.01, validation_tasks=20, test_tasks=10, test_queries=3, keep=2,
     )  # fmt: skip
     state = torch.get_rng_state()
     run = Run(settings, load(pictures), tmp_path / "run")
     run.train()
     tested = run.test()
     assert torch.equal(torch.get_rng_state(), state)
-    assert run.history[-1][1] > run.history[0][1] + 3
+    assert run.history[-1][1] > run.history[0][1] + 10  # by 24 and more
     best = [accuracy for accuracy, _ in run.best]
     assert best == sorted((entry[1] for entry in run.history), reverse=True)[:2]
     assert {path.name for path in (tmp_path / "run").glob("best-*.pt")} == {

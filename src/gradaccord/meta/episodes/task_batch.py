@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 
 import torch
@@ -19,6 +19,11 @@ class Task:
     support_labels: torch.Tensor
     query: torch.Tensor
     query_labels: torch.Tensor
+
+    @property
+    def shapes(self) -> list[torch.Size]:
+        """Of all tensors."""
+        return [getattr(self, field.name).shape for field in fields(self)]
 
 
 @dataclass(frozen=True)
@@ -50,3 +55,15 @@ class TaskBatch:
 
     def _map(self, change: Callable[[torch.Tensor], torch.Tensor]) -> TaskBatch:
         return TaskBatch(*(change(getattr(self, field.name)) for field in fields(self)))
+
+
+def stacked(tasks: Sequence[Task]) -> Task | TaskBatch:
+    """Tasks of the same shape as one batch; one stays as it is."""
+    if len(tasks) == 1:
+        return tasks[0]
+    return TaskBatch(*(torch.stack([getattr(t, f.name) for t in tasks]) for f in fields(TaskBatch)))
+
+
+def count_of(task: Task | TaskBatch) -> int:
+    """One, or how many tasks are stacked."""
+    return len(task) if isinstance(task, TaskBatch) else 1

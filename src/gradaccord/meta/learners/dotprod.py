@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,7 @@ from torch import nn
 from gradaccord.core.checks import one_of
 from gradaccord.meta.episodes.minibatches import pairs
 from gradaccord.meta.episodes.task_batch import Task
-from gradaccord.meta.learners.inner_loops import Weights, last
+from gradaccord.meta.learners.inner_loops import Weights, copied, last
 from gradaccord.meta.learners.inner_optimizer import Moments
 from gradaccord.meta.learners.outcome import Outcome
 from gradaccord.meta.learners.reptile import Reptile
@@ -58,8 +58,12 @@ class DotProd(Reptile):
         super().__init__(model, **options)
         self.reading, self.weight, self.max_ratio = reading, float(weight), float(max_ratio)
 
-    def displacement(self, task: Task, number: int, moments: Moments) -> Outcome:
+    def displacements(self, tasks: Sequence[Task], first: int, moments: Moments) -> Iterator[Outcome]:
         """See `Reptile`; for the outer reading, G at phi itself."""
+        for number, task in enumerate(tasks, first):
+            yield self._displacement(task, number, moments if self.keeps else self._moments())
+
+    def _displacement(self, task: Task, number: int, moments: Moments) -> Outcome:
         gradient = partial(self._gradient, (task.support, task.support_labels))
         capped: list[bool] = []  # of each pair
 
@@ -76,7 +80,8 @@ class DotProd(Reptile):
         drawn = [*pairs(len(task.support), self.inner_batch, steps, self._generator(number))]
         if odd and not outer:
             drawn[-1] = drawn[-1][:1]
-        theta = last(self._train([] if outer else drawn, direction, moments))
+        weights = copied(self.functional.start(self.adapted))
+        theta = last(self._train(weights, [] if outer else drawn, direction, moments))
         at_phi = direction(theta, drawn[0]) if outer else []
         outcome = self._way_back(task, theta, spent=sum(2 * len(batches) - 1 for batches in drawn))
         if outer:

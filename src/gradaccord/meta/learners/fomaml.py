@@ -14,8 +14,9 @@ class FOMAML(MAML):
 
         g = mean over tasks of  grad L_query(theta_K)
 
-    Steps in place and keeps no graph: T (K + 1) batch gradients, one copy of the weights. Differs from
-    `gradaccord.FOMAML`, which follows one task through an optimiser's steps.
+    Steps in place and keeps no graph: T (K + 1) batch gradients, one copy of the weights (as
+    many as small tasks share a pass). Differs from `gradaccord.FOMAML`, which follows one task through
+    an optimiser's steps.
     """
 
     def __init__(self, model: nn.Module, **options: Any) -> None:

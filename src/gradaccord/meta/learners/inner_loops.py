@@ -10,7 +10,7 @@ from torch import nn
 from torch.autograd.function import once_differentiable
 
 from gradaccord.core.replay import RandomState
-from gradaccord.meta.episodes.task_batch import Task
+from gradaccord.meta.episodes.task_batch import Task, TaskBatch
 from gradaccord.meta.network.functional import FunctionalModel
 from gradaccord.meta.network.general import Params
 
@@ -22,7 +22,7 @@ AtStep: TypeAlias = Callable[[int], dict[str, torch.Tensor]]
 def unrolled(
     model: FunctionalModel,
     names: Sequence[str],
-    tasks: Sequence[Task],
+    tasks: Sequence[Task | TaskBatch],
     steps: int,
     *,
     at_step: AtStep,
@@ -38,13 +38,13 @@ def unrolled(
     again when the meta-gradient comes to it.
     """
 
-    def gradient(params: Params, task: Task) -> Weights:
+    def gradient(params: Params, task: Task | TaskBatch) -> Weights:
         if not (recompute and create_graph):
             return model.gradient(params, names, task.support, task.support_labels, create_graph)
         found = RecomputedGradient.apply(model, names, task, list(params), *params.values())  # type: ignore[no-untyped-call]
         return list(found)
 
-    weights = [model.start(names) for _ in tasks]
+    weights = [model.start(names, task.support) for task in tasks]
     for step in range(steps):
         fixed = [at_step(step) for _ in tasks]
         gradients = [
@@ -66,7 +66,7 @@ class RecomputedGradient(torch.autograd.Function):
         ctx: Any,
         model: FunctionalModel,
         names: Sequence[str],
-        task: Task,
+        task: Task | TaskBatch,
         keys: list[str],
         *tensors: torch.Tensor,
     ) -> tuple[torch.Tensor, ...]:
@@ -105,20 +105,19 @@ class RecomputedGradient(torch.autograd.Function):
 
 
 def in_place(
-    model: FunctionalModel,
     names: Sequence[str],
+    weights: Weights,
     batches: Iterable[Batch],
     *,
     at_step: AtStep,
     gradient: Callable[[Params, Batch], Weights],
     update_: Callable[[Weights, Weights, int], None],
 ) -> Iterator[Params]:
-    """All parameters of one task after 0, 1, ... steps: a copy, changed in place, without a graph.
+    """All parameters after 0, 1, ... steps, which change the weights of these names in place; no graph.
 
     batches: what each step learns from. gradient: at these parameters on a batch. update_: moves the
     weights. Others as in `unrolled`.
     """
-    weights = [weight.detach().clone().requires_grad_() for weight in model.start(names)]
     moving = dict(zip(names, weights, strict=True))
     yield at_step(0) | moving
     for step, batch in enumerate(batches):
@@ -127,6 +126,11 @@ def in_place(
         with torch.no_grad():
             update_(weights, direction, step)
         yield params
+
+
+def copied(weights: Weights) -> Weights:
+    """Copies to be changed in place."""
+    return [weight.detach().clone().requires_grad_() for weight in weights]
 
 
 def last(trajectory: Iterator[Params]) -> Params:

@@ -19,7 +19,7 @@ from torch import nn
 from gradaccord.core.checks import whole_number
 from gradaccord.core.engine import Engine
 from gradaccord.core.parameters import unwrapped
-from gradaccord.meta.episodes.task_batch import Task, TaskBatch
+from gradaccord.meta.episodes.task_batch import Task, TaskBatch, count_of
 from gradaccord.meta.learners.checks import check_model, check_task, check_tasks
 from gradaccord.meta.learners.inner_loops import last
 from gradaccord.meta.learners.outcome import Outcome
@@ -51,7 +51,8 @@ class MetaLearner(nn.Module):
     fast: use the faster network, if the model has one and a check finds it equal.
     threads: tasks that run at the same time, in training and in evaluation, each on a Python thread.
         Needs the fast network and, in training, tasks that do not depend on each other; else they run
-        one by one. The results are the same bit for bit. Let torch itself use one thread
+        one by one. In training, a few small tasks of one shape share a pass, and so a thread. The
+        results are the same bit for bit. Let torch itself use one thread
         (`torch.set_num_threads(1)`); memory grows with the threads.
     """
 
@@ -87,12 +88,15 @@ class MetaLearner(nn.Module):
         count = torch.zeros((), dtype=torch.int64, device="cpu")
         self.register_buffer("iteration", count)  # meta-updates so far
         self.threads = whole_number("threads", threads)
+        _keep_freed_memory()
         self._parts = 0  # tasks of a batch that comes in parts, so far
 
     # The rule, which every learner defines.
 
     def meta_gradient(self, tasks: Sequence[Task], first: int) -> Outcome:
-        """The summed meta-gradient of these tasks: of one, or of the whole batch if not `separable`.
+        """The summed meta-gradient of these tasks: a group, or the whole batch if not `separable`.
+
+        A group has one task, or as many alike as are faster in one pass.
 
         first: the number of the first task in the batch, over all processes. Changes no state: what
         is to be kept is returned in `Outcome.kept`.
@@ -228,12 +232,12 @@ class MetaLearner(nn.Module):
         return listed
 
     def _outcomes(self, tasks: list[Task], first: int) -> Iterator[Outcome]:
-        """Run the rule on the tasks in order: the graph of one is gone before the next begins."""
+        """Run the rule on the tasks in order: the graph of a group is gone before the next begins."""
         if not self.separable:
             yield self.meta_gradient(tasks, first)
         else:
-            numbered = list(enumerate(tasks, first))
-            yield from self._each(numbered, lambda pair: self.meta_gradient([pair[1]], pair[0]))
+            groups = self.functional.groups(tasks)
+            yield from self._each(groups, lambda g: self.meta_gradient(tasks[g], first + g.start))
 
     def _each(self, items: Sequence[Item], run: Callable[[Item], Result]) -> Iterator[Result]:
         """The results in order, one after the other or on threads."""
@@ -258,14 +262,16 @@ class MetaLearner(nn.Module):
                     )
         return torch.stack(found)
 
-    def _query_scores(self, params: Params, task: Task) -> tuple[torch.Tensor, torch.Tensor]:
-        """Loss (with its graph) and accuracy of a task's queries; NaN without queries."""
-        if len(task.query) == 0:
+    def _query_scores(
+        self, params: Params, task: Task | TaskBatch
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Loss (with its graph) and accuracy of a task's queries, or sums of several's; NaN without."""
+        if task.query_labels.numel() == 0:
             unknown = torch.tensor(torch.nan, dtype=torch.float64, device="cpu")
             return unknown, unknown
         outputs = self.functional.outputs(params, task.query)
         loss = self.functional.loss(outputs, task.query_labels)
-        return loss, accuracy(outputs, task.query_labels)
+        return loss, accuracy(outputs, task.query_labels) * count_of(task)
 
     def _steps(self, steps: int | None) -> int:
         return self.inner_steps if steps is None else whole_number("steps", steps, least=0)
@@ -288,6 +294,14 @@ def accuracy(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     if labels.is_floating_point():
         return torch.tensor(torch.nan, dtype=torch.float64, device="cpu")
     return (outputs.detach().argmax(-1) == labels).double().mean().cpu()
+
+
+def _keep_freed_memory() -> None:
+    """Let glibc keep up to 64 MB of freed memory, which each pass would else fetch from the system.
+
+    Its bounds follow the largest block that was mapped by itself and freed, up to this size.
+    """
+    torch.empty(2**25 - 2**16, dtype=torch.uint8, device="cpu")
 
 
 def _fill(trainable: list[torch.Tensor], total: Outcome, of: int | None, add: bool) -> bool:

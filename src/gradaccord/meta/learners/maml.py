@@ -9,9 +9,17 @@ from typing import Any
 import torch
 from torch import nn
 
-from gradaccord.meta.episodes.task_batch import Task
+from gradaccord.meta.episodes.task_batch import Task, TaskBatch, count_of, stacked
 from gradaccord.meta.learners.checks import rate_of
-from gradaccord.meta.learners.inner_loops import Weights, descend_, descended, in_place, last, unrolled
+from gradaccord.meta.learners.inner_loops import (
+    Weights,
+    copied,
+    descend_,
+    descended,
+    in_place,
+    last,
+    unrolled,
+)
 from gradaccord.meta.learners.learner import MetaLearner
 from gradaccord.meta.learners.outcome import Outcome
 from gradaccord.meta.learners.sharing import GradientSharing
@@ -26,7 +34,8 @@ class MAML(MetaLearner):
         g = mean over tasks of  d L_query(theta_K) / d phi
 
     Exact second order: the gradient runs through the K steps. Cost: T (K + 1) batch gradients and about
-    twice that for the second derivatives; memory: the K graphs of one task (of all T with sharing).
+    twice that for the second derivatives; memory: the K graphs of one task, or of a few small ones that
+    run in one pass (of all T with sharing).
 
     inner_lr: alpha, for a loss that is a mean over examples. Finn's 0.4 for Omniglot 5-way is for a sum
         over the ways: 2.0 here.
@@ -85,7 +94,8 @@ class MAML(MetaLearner):
         if any(len(task.query) == 0 for task in tasks):
             raise ValueError(f"A task has no queries, and {type(self).__name__} needs some: give them.")
         if not self.differentiates_twice:
-            return self._query_gradient(tasks[0])
+            return self._query_gradient(stacked(tasks))
+        stacks = [stacked(tasks)] if self.sharing is None else tasks
         means: list[Weights] = []  # of gradient sharing, by step
 
         def update(weights: list[Weights], gradients: list[Weights], step: int) -> list[Weights]:
@@ -96,7 +106,7 @@ class MAML(MetaLearner):
             return [descended(own, g, self.rates_at(step)) for own, g in pairs]
 
         loop = unrolled(
-            self.functional, self.adapted, tasks, self.inner_steps, at_step=self.at_step,
+            self.functional, self.adapted, stacks, self.inner_steps, at_step=self.at_step,
             update=update, create_graph=self.second_order, recompute=self.recompute,
         )  # fmt: skip
         visited: list[tuple[int, Params]] = []
@@ -104,7 +114,7 @@ class MAML(MetaLearner):
         for step, (adapted, weight) in enumerate(zip(loop, self.query_weights(), strict=True)):
             visited += [(step, params) for params in adapted]
             if weight:
-                scores = [self._query_scores(*pair) for pair in zip(adapted, tasks, strict=True)]
+                scores = [self._query_scores(*pair) for pair in zip(adapted, stacks, strict=True)]
                 terms += [weight * loss for loss, _ in scores]
         objective = sum(terms[1:], terms[0])
         return Outcome(
@@ -112,19 +122,23 @@ class MAML(MetaLearner):
             loss=torch.stack([loss.detach() for loss, _ in scores]).sum(),
             accuracy=torch.stack([accuracy for _, accuracy in scores]).sum(),
             tasks=len(tasks),
-            spent=self.inner_steps * len(tasks) + len(terms),
+            spent=(self.inner_steps + len(terms) // len(stacks)) * len(tasks),
             kept={"means": means} | self.statistics(visited),
         )
 
-    def _query_gradient(self, task: Task) -> Outcome:
+    def _query_gradient(self, task: Task | TaskBatch) -> Outcome:
         """First order: adapt in place; the query gradient there is the meta-gradient."""
         params = last(self.trajectory(task.support, task.support_labels, self.inner_steps))
         with torch.enable_grad():
             loss, accuracy = self._query_scores(params, task)
             leaves = [params[name] for name in self.learned]
             found = dense(torch.autograd.grad(loss, leaves, allow_unused=True))
-        gradient = self._in_order(dict(zip(self.learned, found, strict=True)))
-        return Outcome(gradient, loss.detach(), accuracy, tasks=1, spent=self.inner_steps + 1)
+        by_name = dict(zip(self.learned, found, strict=True))
+        if isinstance(task, TaskBatch):  # every task has moved its own weights
+            by_name |= {name: by_name[name].sum(0) for name in self.adapted}
+        count = count_of(task)
+        spent = count * (self.inner_steps + 1)
+        return Outcome(self._in_order(by_name), loss.detach(), accuracy, tasks=count, spent=spent)
 
     def trajectory(self, support: torch.Tensor, labels: torch.Tensor, steps: int) -> Iterator[Params]:
         """See `MetaLearner`."""
@@ -135,7 +149,8 @@ class MAML(MetaLearner):
             descend_(weights, direction, self.rates_at(step))
 
         return in_place(
-            self.functional, self.adapted, repeat((support, labels), steps),
+            self.adapted, copied(self.functional.start(self.adapted, support)),
+            repeat((support, labels), steps),
             at_step=self.at_step, update_=update_,
             gradient=lambda params, batch: self.functional.gradient(params, self.adapted, *batch),
         )  # fmt: skip

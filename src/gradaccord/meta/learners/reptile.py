@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -11,9 +12,9 @@ from torch import nn
 
 from gradaccord.core.checks import one_of, whole_number
 from gradaccord.meta.episodes.minibatches import minibatches
-from gradaccord.meta.episodes.task_batch import Task
+from gradaccord.meta.episodes.task_batch import Task, TaskBatch, count_of, stacked
 from gradaccord.meta.learners.checks import rate_of
-from gradaccord.meta.learners.inner_loops import Batch, Weights, in_place, last
+from gradaccord.meta.learners.inner_loops import Batch, Weights, copied, in_place, last
 from gradaccord.meta.learners.inner_optimizer import Moments, zeros
 from gradaccord.meta.learners.learner import MetaLearner
 from gradaccord.meta.learners.named_tensors import NamedTensors
@@ -34,8 +35,8 @@ class Reptile(MetaLearner):
     With `torch.optim.SGD(learner.parameters(), lr=eta)` outside, this is phi + eta mean(theta_t - phi);
     the paper anneals eta from 1 to 0. Trains on the support set alone, which should hold more
     shots than the tasks to be solved (10 or 15); queries are only measured. Cost: T K batch gradients,
-    one copy of the weights, no graph. Differs from `gradaccord.Reptile`, which follows one task through
-    an optimiser's steps.
+    one copy of the weights (as many as small tasks share a pass), no graph. Differs from
+    `gradaccord.Reptile`, which follows one task through an optimiser's steps.
 
     inner_lr: of the inner optimiser, for a loss that is a mean over examples.
     inner_optimizer: "adam" (beta1 = 0, as in the original code) or "sgd".
@@ -88,24 +89,56 @@ class Reptile(MetaLearner):
 
     def meta_gradient(self, tasks: Sequence[Task], first: int) -> Outcome:
         """See `MetaLearner`."""
-        moments = self._moments()  # for one task, or carried through all that are given
-        total = Outcome.total(self.displacement(t, n, moments) for n, t in enumerate(tasks, first))
+        moments = self._moments()  # carried through all tasks if they are kept
+        total = Outcome.total(self.displacements(tasks, first, moments))
         total.kept = {"moments": [moments]}
         return total
 
-    def displacement(self, task: Task, number: int, moments: Moments) -> Outcome:
-        """Train on one task from phi; the way back, phi - theta, is the gradient."""
-        generator = self._generator(number)
-        drawn = minibatches(len(task.support), self.inner_batch, self.inner_steps, generator)
-        gradient = partial(self._gradient, (task.support, task.support_labels))
-        theta = last(self._train(drawn, gradient, moments))
-        return self._way_back(task, theta, self.inner_steps)
+    def displacements(self, tasks: Sequence[Task], first: int, moments: Moments) -> Iterator[Outcome]:
+        """Train on each task from phi; the way back, phi - theta, is the gradient."""
+        drawn = [
+            list(minibatches(len(t.support), self.inner_batch, self.inner_steps, self._generator(n)))
+            for n, t in enumerate(tasks, first)
+        ]
+        starts = [
+            replace(t, support=t.support[places[0]], support_labels=t.support_labels[places[0]])
+            for t, places in zip(tasks, drawn, strict=True)
+        ]
+        for group in self.functional.groups(starts):
+            yield self._group(tasks[group], drawn[group], stacked(starts[group]), moments)
+
+    def _group(
+        self,
+        tasks: Sequence[Task],
+        drawn: Sequence[list[torch.Tensor]],
+        start: Task | TaskBatch,
+        moments: Moments,
+    ) -> Outcome:
+        """One task after the other. The first step is at phi in all of them, and so is one pass.
+
+        start: the mini-batches of the first step.
+        """
+        together = copied(self.functional.start(self.adapted, start.support))
+        theta = self.functional.parameters() | dict(zip(self.adapted, together, strict=True))
+        data = start.support, start.support_labels
+        first = self.functional.gradient(theta, self.adapted, *data)
+        for place, (task, batches) in enumerate(zip(tasks, drawn, strict=True)):
+            several = isinstance(start, TaskBatch)
+            weights, known = ([t[place] if several else t for t in ts] for ts in (together, first))
+            moments = moments if self.keeps else self._moments()
+            with torch.no_grad():
+                moments.step_(weights, known)
+            gradient = partial(self._gradient, (task.support, task.support_labels))
+            last(self._train(weights, batches[1:], gradient, moments))
+        return self._way_back(start, theta, len(tasks) * self.inner_steps)
 
     def trajectory(self, support: torch.Tensor, labels: torch.Tensor, steps: int) -> Iterator[Params]:
         """See `MetaLearner`."""
         generator = torch.Generator("cpu").manual_seed(EVALUATION_SEED)
         drawn = minibatches(len(support), self.evaluation_batch, steps, generator)
-        return self._train(drawn, partial(self._gradient, (support, labels)), self._moments())
+        gradient = partial(self._gradient, (support, labels))
+        weights = copied(self.functional.start(self.adapted))
+        return self._train(weights, drawn, gradient, self._moments())
 
     def keep(self, kept: Mapping[str, list[Any]]) -> None:
         """See `MetaLearner`."""
@@ -123,20 +156,27 @@ class Reptile(MetaLearner):
         return self.functional.gradient(params, self.adapted, inputs, labels, create_graph)
 
     def _train(
-        self, batches: Iterable[Batch], gradient: Gradient[Batch], moments: Moments
+        self,
+        weights: Weights,
+        batches: Iterable[Batch],
+        gradient: Gradient[Batch],
+        moments: Moments,
     ) -> Iterator[Params]:
-        """A step of the inner optimiser for each mini-batch."""
-        start = self.functional.parameters()
+        """A step of the inner optimiser for each mini-batch, in place."""
+        params = self.functional.parameters()
         return in_place(
-            self.functional, self.adapted, batches, at_step=lambda _: start, gradient=gradient,
+            self.adapted, weights, batches, at_step=lambda _: params, gradient=gradient,
             update_=lambda weights, direction, _: moments.step_(weights, direction),
         )  # fmt: skip
 
     @torch.no_grad()
-    def _way_back(self, task: Task, theta: Params, spent: int) -> Outcome:
+    def _way_back(self, task: Task | TaskBatch, theta: Params, spent: int) -> Outcome:
         phi = self.functional.parameters()
-        gradient = self._in_order({name: phi[name] - theta[name] for name in self.adapted})
-        return Outcome(gradient, *self._query_scores(theta, task), tasks=1, spent=spent)
+        way = {name: phi[name] - theta[name] for name in self.adapted}
+        if isinstance(task, TaskBatch):
+            way = {name: tensor.sum(0) for name, tensor in way.items()}
+        scores = self._query_scores(theta, task)
+        return Outcome(self._in_order(way), *scores, tasks=count_of(task), spent=spent)
 
     def _generator(self, number: int) -> torch.Generator:
         """The generator of this task's mini-batches: the same wherever the task is run."""

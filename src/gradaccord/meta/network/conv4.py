@@ -23,6 +23,7 @@ from gradaccord.models.trunks.conv4 import Conv4
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 IMAGES = "images"  # stands for the inputs among the parameters' names
+AT_ONCE = 2**18  # values in the first block's output, beyond which stacked tasks leave the caches
 HEAD = ("head.weight", "head.bias")
 
 
@@ -37,9 +38,19 @@ def fast_network(model: nn.Module) -> FastConv4 | None:
     return FastConv4(model)
 
 
-def laid(weight: torch.Tensor) -> torch.Tensor:
-    """The weight in the memory layout of its gradient by `FastConv4`."""
-    return weight.contiguous(memory_format=torch.channels_last) if weight.dim() == 4 else weight
+def laid(weight: torch.Tensor, tasks: int | None) -> torch.Tensor:
+    """The weight in the memory layout of its gradient by `FastConv4`, for each of stacked tasks."""
+    if weight.dim() == 4:
+        weight = weight.contiguous(memory_format=torch.channels_last)
+    if tasks is None:
+        return weight
+    weight = weight.expand(tasks, *weight.shape)
+    return weight.movedim(2, 4).contiguous().movedim(4, 2) if weight.dim() == 5 else weight.contiguous()
+
+
+def tasks_in(images: torch.Tensor) -> int | None:
+    """How many tasks are stacked [T, n, C, H, W]; None for the images of one."""
+    return len(images) if images.dim() == 5 else None
 
 
 class Tapes(NamedTuple):
@@ -49,6 +60,7 @@ class Tapes(NamedTuple):
     hidden: torch.Tensor
     features: torch.Tensor
     head: torch.Tensor  # its weight
+    tasks: int | None  # that are stacked
 
 
 Backs = list[Back | FirstBack | None]  # of each block, None below the lowest one needed
@@ -64,17 +76,23 @@ class Alongs(NamedTuple):
 
 
 class FastConv4:
-    """Conv-4 as a function of its parameters."""
+    """Conv-4 as a function of its parameters.
+
+    Images [T, n, C, H, W] are those of T tasks, and all results have a first dimension of T too. So has
+    each parameter, unless the tasks share it.
+    """
 
     def __init__(self, model: Conv4) -> None:
         first, *rest = model.blocks
         self.first = FirstBlock(first, "blocks.0.")
         self.blocks = [self.first, *(Block(block, f"blocks.{i}.") for i, block in enumerate(rest, 1))]
         self.mean = model.head_sees == "mean"
+        self._dims = {name: p.dim() for name, p in model.named_parameters()}
         self._kept: dict[int, tuple[weakref.ref[torch.Tensor], int, Patches]] = {}
 
     def __call__(self, params: Parameters, inputs: torch.Tensor) -> torch.Tensor:
         """The logits [N, ways]."""
+        params = self._for_each(params, inputs)
         logits: torch.Tensor = _Logits.apply(self, tuple(params), inputs, *params.values())  # type: ignore[no-untyped-call]
         return logits
 
@@ -90,8 +108,9 @@ class FastConv4:
         """The gradient of the loss by the parameters `of`; with create_graph differentiable once.
 
         As `torch.autograd.grad` of the loss of the logits, and faster: its derivative is one product
-        with the Hessian.
+        with the Hessian. Of stacked tasks, each task's own.
         """
+        params = self._for_each(params, images)
         if create_graph:
             values = params.values()
             return list(_LossGradient.apply(self, loss, images, labels, of, tuple(params), *values))  # type: ignore[no-untyped-call]
@@ -100,6 +119,11 @@ class FastConv4:
             slope = _slope(loss, logits, labels)[1]
             found, _ = self.backward(tapes, slope.detach(), frozenset(of))
         return [found[name] for name in of]
+
+    def tasks_at_once(self, images: torch.Tensor) -> int:
+        """How many tasks with as many images are best stacked."""
+        values = len(images) * self.first.filters * images[0, 0].numel() // self.first.stride**2
+        return int(max(1, AT_ONCE // values))
 
     @torch.no_grad()
     def predict(self, params: Parameters, support: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
@@ -129,30 +153,33 @@ class FastConv4:
             a, b = (t.view(len(query), 1, 1, 1, -1) for t in block.factors(params, *by_group))
             hidden = torch.addcmul(b, y, a)
         last = activate_(hidden[:, -1], self.blocks[-1].slope).permute(0, 3, 1, 2)
-        return linear(self._features(last), *(params[name] for name in HEAD))
+        return linear(self._features(last, None), *(params[name] for name in HEAD))
 
     # The four passes. None of them records a graph.
 
     def forward(self, params: Parameters, images: torch.Tensor) -> tuple[torch.Tensor, Tapes]:
         """The logits."""
         tapes: list[Tape | FirstTape] = []
-        hidden, rest = images.contiguous(memory_format=torch.channels_last), self.blocks
-        if self.first.takes_patches and not images.requires_grad:
+        tasks, weight, bias = tasks_in(images), *(params[name] for name in HEAD)
+        params, rest = _beside(params, tasks), self.blocks
+        hidden = _beside({IMAGES: images}, tasks)[IMAGES].contiguous(memory_format=torch.channels_last)
+        if self.first.takes_patches and tasks is None and not images.requires_grad:
             hidden, first = self.first.first(params, self.patches(images))
             tapes.append(first)
             rest = self.blocks[1:]
         for block in rest:
             hidden, tape = block.forward(params, hidden)
             tapes.append(tape)
-        features = self._features(hidden)
-        weight, bias = (params[name] for name in HEAD)
-        return linear(features, weight, bias), Tapes(tapes, hidden, features, weight)
+        features = self._features(hidden, tasks)
+        logits = features @ weight.mT + bias.unsqueeze(-2)
+        return logits, Tapes(tapes, hidden, features, weight, tasks)
 
     def backward(
         self, tapes: Tapes, grad: torch.Tensor, of: Collection[str]
     ) -> tuple[Gradients, Backs]:
         """Gradients by the parameters `of`, at least, if that by the logits is `grad`."""
-        found = {HEAD[0]: grad.t() @ tapes.features, HEAD[1]: grad.sum(0)}
+        found: Gradients = {}
+        by_head = {HEAD[0]: grad.mT @ tapes.features, HEAD[1]: grad.sum(-2)}
         backs: Backs = [None] * len(self.blocks)
         hidden: Maybe = self._spread(grad @ tapes.head, tapes)
         for place in range(len(self.blocks) - 1, self._lowest(of) - 1, -1):
@@ -166,11 +193,13 @@ class FastConv4:
             found |= more
         if IMAGES in of and hidden is not None:
             found[IMAGES] = hidden
-        return found, backs
+        return _apart(found, tapes.tasks) | by_head, backs
 
     def forward_along(self, tapes: Tapes, v: Parameters) -> tuple[torch.Tensor, Alongs]:
         """How the logits change when the parameters change by v."""
         alongs: list[Along | FirstAlong | None] = [None] * len(self.blocks)
+        weight, bias = (v.get(name) for name in HEAD)
+        v = _beside(v, tapes.tasks)
         hidden: Maybe = v.get(IMAGES)
         for place, (block, tape) in enumerate(zip(self.blocks, tapes.blocks, strict=True)):
             if hidden is None and not block.names & v.keys():
@@ -179,17 +208,16 @@ class FastConv4:
                 hidden, alongs[place] = self.first.first_along(tape, v)
             else:
                 hidden, alongs[place] = block.forward_along(tape, v, hidden)
-        weight, bias = (v.get(name) for name in HEAD)
         logits = torch.zeros((), dtype=tapes.features.dtype, device=tapes.features.device)
-        logits = logits.expand(len(tapes.features), len(tapes.head))
+        logits = logits.expand(*tapes.features.shape[:-1], tapes.head.shape[-2])
         features = None
         if hidden is not None:
-            features = self._features(hidden)
-            logits = logits + features @ tapes.head.t()
+            features = self._features(hidden, tapes.tasks)
+            logits = logits + features @ tapes.head.mT
         if weight is not None:
-            logits = logits + tapes.features @ weight.t()
+            logits = logits + tapes.features @ weight.mT
         if bias is not None:
-            logits = logits + bias
+            logits = logits + bias.unsqueeze(-2)
         return logits, Alongs(alongs, features, weight)
 
     def backward_along(
@@ -202,10 +230,10 @@ class FastConv4:
         of: Collection[str],
     ) -> Gradients:
         """How the gradients change, if that by the logits, `of_logits`, changes by `grad`."""
-        by_head = grad.t() @ tapes.features
+        found: Gradients = {}
+        by_head = {HEAD[0]: grad.mT @ tapes.features, HEAD[1]: grad.sum(-2)}
         if alongs.features is not None:
-            by_head += of_logits.t() @ alongs.features
-        found = {HEAD[0]: by_head, HEAD[1]: grad.sum(0)}
+            by_head[HEAD[0]] += of_logits.mT @ alongs.features
         features = grad @ tapes.head
         if alongs.head is not None:
             features += of_logits @ alongs.head
@@ -226,7 +254,7 @@ class FastConv4:
             found |= more
         if IMAGES in of and hidden is not None:
             found[IMAGES] = hidden
-        return found
+        return _apart(found, tapes.tasks) | by_head
 
     def patches(self, images: torch.Tensor) -> Patches:
         """The images' patches, kept for as long as the tensor lives and is not written to."""
@@ -246,17 +274,63 @@ class FastConv4:
         depths = (place for place, block in enumerate(self.blocks) if not block.names.isdisjoint(of))
         return next(depths, len(self.blocks))
 
-    def _features(self, hidden: torch.Tensor) -> torch.Tensor:
+    def _for_each(self, params: Parameters, images: torch.Tensor) -> Parameters:
+        """Parameters that stacked tasks share, repeated for each."""
+        tasks = tasks_in(images)
+        if tasks is None:
+            return params
+        return {
+            name: p.expand(tasks, *p.shape) if p.dim() == self._dims[name] else p
+            for name, p in params.items()
+        }
+
+    def _features(self, hidden: torch.Tensor, tasks: int | None) -> torch.Tensor:
         """What the head sees."""
-        return hidden.mean((2, 3)) if self.mean else hidden.flatten(1)
+        seen = hidden.mean((2, 3)) if self.mean else hidden
+        if tasks is None:
+            return seen.flatten(1)
+        return _split(seen, 1, tasks).transpose(0, 1).flatten(2)
 
     def _spread(self, features: torch.Tensor, tapes: Tapes) -> torch.Tensor:
         """The gradient by the last block's output, in memory that may be overwritten."""
         count, channels, height, width = tapes.hidden.shape
+        if tapes.tasks is not None:
+            features = features.transpose(0, 1).flatten(1)
         if self.mean:
             features = (features / (height * width)).view(count, channels, 1, 1)
             return features.expand_as(tapes.hidden).clone(memory_format=torch.channels_last)
         return features.view_as(tapes.hidden).contiguous(memory_format=torch.channels_last)
+
+
+def _beside(tensors: Parameters, tasks: int | None) -> Parameters:
+    """Images, and parameters of blocks, of stacked tasks side by side: as channels of one network."""
+    if tasks is None:
+        return tensors
+    found = {}
+    for name, tensor in tensors.items():
+        if name == IMAGES:  # [T, n, C, H, W] to [n, T C, H, W], in channels-last memory
+            tensor = tensor.permute(1, 3, 4, 0, 2).flatten(3).permute(0, 3, 1, 2)
+        elif tensor.dim() == 5:  # [T, out, in, 3, 3] to [T out, in, 3, 3], likewise
+            tensor = tensor.permute(0, 1, 3, 4, 2).flatten(0, 1).permute(0, 3, 1, 2)
+        elif name not in HEAD:
+            tensor = tensor.flatten(0, 1)
+        found[name] = tensor
+    return found
+
+
+def _apart(tensors: Gradients, tasks: int | None) -> Gradients:
+    """The opposite."""
+    if tasks is None:
+        return tensors
+    return {
+        name: _split(tensor, 1, tasks).transpose(0, 1) if name == IMAGES else _split(tensor, 0, tasks)
+        for name, tensor in tensors.items()
+    }
+
+
+def _split(tensor: torch.Tensor, dim: int, tasks: int) -> torch.Tensor:
+    """A dimension T n as two, T and n."""
+    return tensor.view(*tensor.shape[:dim], tasks, -1, *tensor.shape[dim + 1 :])
 
 
 def _slope(

@@ -5,7 +5,9 @@ the forward and of the backward pass; no graph is recorded, and batch norm, whos
 backward differentiates some forty elementary operations, is one call of its backward kernel, one dot
 product and affine combinations.
 
-All images are [N, C, H, W] in channels-last memory, where these kernels are fastest on a CPU.
+All images are [N, C, H, W] in channels-last memory, where these kernels are fastest on a CPU. Several
+tasks in one pass are side by side, as groups of channels [N, T C, H, W]: each has its own weights, and
+its own statistics in the same batch norm.
 """
 
 from __future__ import annotations
@@ -67,7 +69,7 @@ class Block:
         self.weight, self.bias = f"{prefix}conv.weight", f"{prefix}conv.bias"
         self.scale, self.shift = f"{prefix}norm.weight", f"{prefix}norm.bias"
         self.names = {self.weight, self.bias, self.scale, self.shift}
-        self.stride = block.conv.stride[0]
+        self.stride, self.filters = block.conv.stride[0], block.conv.out_channels
         self.epsilon = block.norm.eps
         self.slope, self.pools, self.ceil = block.slope, block.pools, block.ceil
         self.pools_first = block.order == "pool-norm-activation"
@@ -211,7 +213,8 @@ class Block:
         return {self.weight: by_weight, self.bias: none, self.scale: by_scale, self.shift: by_shift}
 
     def _convolve(self, x: torch.Tensor, kernel: torch.Tensor) -> torch.Tensor:
-        return torch.conv2d(x, kernel, None, [self.stride, self.stride], [1, 1])
+        stride = [self.stride, self.stride]
+        return torch.conv2d(x, kernel, None, stride, [1, 1], [1, 1], _groups(x, kernel))
 
     def _convolve_backward(
         self,
@@ -222,8 +225,9 @@ class Block:
         of_kernel: bool = True,
     ) -> tuple[Maybe, torch.Tensor]:
         stride, ones = [self.stride, self.stride], [1, 1]
+        groups, wanted = _groups(x, kernel), [of_x, of_kernel, False]
         by_x, by_kernel, _ = _aten.convolution_backward(
-            grad, x, kernel, None, stride, ones, ones, False, [0, 0], 1, [of_x, of_kernel, False]
+            grad, x, kernel, None, stride, ones, ones, False, [0, 0], groups, wanted
         )
         return by_x, by_kernel
 
@@ -252,6 +256,11 @@ def through_(grad: torch.Tensor, out: torch.Tensor, slope: float) -> torch.Tenso
     else:
         _aten.threshold_backward.grad_input(grad, out, 0, grad_input=grad)
     return grad
+
+
+def _groups(x: torch.Tensor, kernel: torch.Tensor) -> int:
+    """Of the convolution: as many as tasks are side by side."""
+    return x.shape[1] // kernel.shape[1]
 
 
 def _normalise_backward(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import groupby, pairwise
 from typing import Any, ClassVar, TypeAlias
 
 import torch
 from torch import nn
 
-from gradaccord.meta.network.conv4 import FastConv4, laid
+from gradaccord.meta.episodes.task_batch import Task
+from gradaccord.meta.network.conv4 import FastConv4, laid, tasks_in
 from gradaccord.meta.network.general import (
     Network,
     Params,
@@ -58,18 +60,37 @@ class FunctionalModel:
         """The model's own, by name."""
         return dict(self.model.named_parameters())
 
-    def start(self, names: Sequence[str]) -> list[torch.Tensor]:
-        """The weights of these names, laid out in memory as the network's gradients are."""
+    def start(self, names: Sequence[str], inputs: torch.Tensor | None = None) -> list[torch.Tensor]:
+        """The weights of these names, laid out in memory as the network's gradients are.
+
+        inputs: of the task that moves them; if these are of stacked tasks, the weights of each.
+        """
         params = self.parameters()
         weights = [params[name] for name in names]
-        return [laid(weight) for weight in weights] if self.is_fast else weights
+        tasks = None if inputs is None else tasks_in(inputs)
+        return [laid(weight, tasks) for weight in weights] if self.is_fast else weights
+
+    def groups(self, tasks: Sequence[Task]) -> list[slice]:
+        """The places of tasks, each alone or with its neighbours where one pass over all is faster."""
+        network, groups = self._network(), []
+        for _, alike in groupby(enumerate(tasks), lambda numbered: numbered[1].shapes):
+            places, group = zip(*alike, strict=True)
+            size = 1
+            if isinstance(network, FastConv4):
+                size = network.tasks_at_once(max(group[0].support, group[0].query, key=len))
+            parts = -(-len(group) // size)  # of which none is much smaller than the others
+            ends = [places[0] + len(group) * part // parts for part in range(parts + 1)]
+            groups += [slice(*pair) for pair in pairwise(ends)]
+        return groups
 
     def outputs(self, params: Params, inputs: torch.Tensor) -> torch.Tensor:
         """The model's outputs for inputs [examples, ...]."""
         return self._network()(params, inputs)
 
     def loss(self, outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """The loss, a scalar."""
+        """The loss, a scalar; summed over stacked tasks."""
+        if self.is_fast and outputs.dim() == 3:
+            return torch.stack([self.loss(*pair) for pair in zip(outputs, labels, strict=True)]).sum()
         try:
             loss = self._loss(outputs, labels)
         except IndexError as error:
