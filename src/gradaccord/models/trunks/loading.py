@@ -159,15 +159,17 @@ def _characters(
     steps: int | None = None,
     progress: Callable[[Any], None] = lambda progress: None,
 ) -> Loaded:
-    from gradaccord.models.trunks.characters import CharacterTrunk
-    from gradaccord.models.trunks.pretrained_characters import STEPS, pretrained_characters
-
-    trunk, tokens = pretrained_characters(
-        seed=seed, steps=steps or STEPS, pooling=pooling, progress=progress
+    from gradaccord.models.trunks.characters import CharacterTokens, CharacterTrunk
+    from gradaccord.models.trunks.pretrained_characters import (
+        STEPS,
+        pretrained_characters,
+        training_names,
     )
+
     if not pretrained:
-        trunk = CharacterTrunk(tokens.size, pooling=pooling)
-    return trunk, tokens
+        tokens = CharacterTokens.from_texts(training_names())
+        return CharacterTrunk(tokens.size, pooling=pooling), tokens
+    return pretrained_characters(seed=seed, steps=steps or STEPS, pooling=pooling, progress=progress)
 
 
 def _characters_folder(source: Path, *, pooling: Pooling | None = None) -> Loaded:
