@@ -122,8 +122,8 @@ class Reptile(MetaLearner):
         theta = self.functional.parameters() | dict(zip(self.adapted, together, strict=True))
         data = start.support, start.support_labels
         first = self.functional.gradient(theta, self.adapted, *data)
+        several = isinstance(start, TaskBatch)
         for place, (task, batches) in enumerate(zip(tasks, drawn, strict=True)):
-            several = isinstance(start, TaskBatch)
             weights, known = ([t[place] if several else t for t in ts] for ts in (together, first))
             moments = moments if self.keeps else self._moments()
             with torch.no_grad():

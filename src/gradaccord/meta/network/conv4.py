@@ -19,12 +19,19 @@ from gradaccord.meta.network.conv4_first_block import (
     FirstTape,
     Patches,
 )
+from gradaccord.meta.network.stacked_tasks import (
+    HEAD,
+    IMAGES,
+    Gradients,
+    apart,
+    beside,
+    split,
+    tasks_in,
+)
 from gradaccord.models.trunks.conv4 import Conv4
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-IMAGES = "images"  # stands for the inputs among the parameters' names
 AT_ONCE = 2**18  # values in the first block's output, beyond which stacked tasks leave the caches
-HEAD = ("head.weight", "head.bias")
 
 
 def fast_network(model: nn.Module) -> FastConv4 | None:
@@ -38,21 +45,6 @@ def fast_network(model: nn.Module) -> FastConv4 | None:
     return FastConv4(model)
 
 
-def laid(weight: torch.Tensor, tasks: int | None) -> torch.Tensor:
-    """The weight in the memory layout of its gradient by `FastConv4`, for each of stacked tasks."""
-    if weight.dim() == 4:
-        weight = weight.contiguous(memory_format=torch.channels_last)
-    if tasks is None:
-        return weight
-    weight = weight.expand(tasks, *weight.shape)
-    return weight.movedim(2, 4).contiguous().movedim(4, 2) if weight.dim() == 5 else weight.contiguous()
-
-
-def tasks_in(images: torch.Tensor) -> int | None:
-    """How many tasks are stacked [T, n, C, H, W]; None for the images of one."""
-    return len(images) if images.dim() == 5 else None
-
-
 class Tapes(NamedTuple):
     """What a forward pass leaves: of each block, and the head's input."""
 
@@ -64,7 +56,6 @@ class Tapes(NamedTuple):
 
 
 Backs = list[Back | FirstBack | None]  # of each block, None below the lowest one needed
-Gradients = dict[str, torch.Tensor]
 
 
 class Alongs(NamedTuple):
@@ -161,8 +152,8 @@ class FastConv4:
         """The logits."""
         tapes: list[Tape | FirstTape] = []
         tasks, weight, bias = tasks_in(images), *(params[name] for name in HEAD)
-        params, rest = _beside(params, tasks), self.blocks
-        hidden = _beside({IMAGES: images}, tasks)[IMAGES].contiguous(memory_format=torch.channels_last)
+        params, rest = beside(params, tasks), self.blocks
+        hidden = beside({IMAGES: images}, tasks)[IMAGES].contiguous(memory_format=torch.channels_last)
         if self.first.takes_patches and tasks is None and not images.requires_grad:
             hidden, first = self.first.first(params, self.patches(images))
             tapes.append(first)
@@ -193,13 +184,13 @@ class FastConv4:
             found |= more
         if IMAGES in of and hidden is not None:
             found[IMAGES] = hidden
-        return _apart(found, tapes.tasks) | by_head, backs
+        return apart(found, tapes.tasks) | by_head, backs
 
     def forward_along(self, tapes: Tapes, v: Parameters) -> tuple[torch.Tensor, Alongs]:
         """How the logits change when the parameters change by v."""
         alongs: list[Along | FirstAlong | None] = [None] * len(self.blocks)
         weight, bias = (v.get(name) for name in HEAD)
-        v = _beside(v, tapes.tasks)
+        v = beside(v, tapes.tasks)
         hidden: Maybe = v.get(IMAGES)
         for place, (block, tape) in enumerate(zip(self.blocks, tapes.blocks, strict=True)):
             if hidden is None and not block.names & v.keys():
@@ -254,7 +245,7 @@ class FastConv4:
             found |= more
         if IMAGES in of and hidden is not None:
             found[IMAGES] = hidden
-        return _apart(found, tapes.tasks) | by_head
+        return apart(found, tapes.tasks) | by_head
 
     def patches(self, images: torch.Tensor) -> Patches:
         """The images' patches, kept for as long as the tensor lives and is not written to."""
@@ -289,7 +280,7 @@ class FastConv4:
         seen = hidden.mean((2, 3)) if self.mean else hidden
         if tasks is None:
             return seen.flatten(1)
-        return _split(seen, 1, tasks).transpose(0, 1).flatten(2)
+        return split(seen, 1, tasks).transpose(0, 1).flatten(2)
 
     def _spread(self, features: torch.Tensor, tapes: Tapes) -> torch.Tensor:
         """The gradient by the last block's output, in memory that may be overwritten."""
@@ -300,37 +291,6 @@ class FastConv4:
             features = (features / (height * width)).view(count, channels, 1, 1)
             return features.expand_as(tapes.hidden).clone(memory_format=torch.channels_last)
         return features.view_as(tapes.hidden).contiguous(memory_format=torch.channels_last)
-
-
-def _beside(tensors: Parameters, tasks: int | None) -> Parameters:
-    """Images, and parameters of blocks, of stacked tasks side by side: as channels of one network."""
-    if tasks is None:
-        return tensors
-    found = {}
-    for name, tensor in tensors.items():
-        if name == IMAGES:  # [T, n, C, H, W] to [n, T C, H, W], in channels-last memory
-            tensor = tensor.permute(1, 3, 4, 0, 2).flatten(3).permute(0, 3, 1, 2)
-        elif tensor.dim() == 5:  # [T, out, in, 3, 3] to [T out, in, 3, 3], likewise
-            tensor = tensor.permute(0, 1, 3, 4, 2).flatten(0, 1).permute(0, 3, 1, 2)
-        elif name not in HEAD:
-            tensor = tensor.flatten(0, 1)
-        found[name] = tensor
-    return found
-
-
-def _apart(tensors: Gradients, tasks: int | None) -> Gradients:
-    """The opposite."""
-    if tasks is None:
-        return tensors
-    return {
-        name: _split(tensor, 1, tasks).transpose(0, 1) if name == IMAGES else _split(tensor, 0, tasks)
-        for name, tensor in tensors.items()
-    }
-
-
-def _split(tensor: torch.Tensor, dim: int, tasks: int) -> torch.Tensor:
-    """A dimension T n as two, T and n."""
-    return tensor.view(*tensor.shape[:dim], tasks, -1, *tensor.shape[dim + 1 :])
 
 
 def _slope(

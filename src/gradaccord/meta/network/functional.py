@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from gradaccord.meta.episodes.task_batch import Task
-from gradaccord.meta.network.conv4 import FastConv4, laid, tasks_in
+from gradaccord.meta.network.conv4 import FastConv4
 from gradaccord.meta.network.general import (
     Network,
     Params,
@@ -19,6 +19,7 @@ from gradaccord.meta.network.general import (
     general_network,
 )
 from gradaccord.meta.network.grouped_norms import GroupedNorms
+from gradaccord.meta.network.stacked_tasks import laid, tasks_in
 
 Loss: TypeAlias = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
