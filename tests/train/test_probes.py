@@ -1,7 +1,10 @@
-"""What the model forgets is followed."""
+"""What the model forgets is followed, and cosines are measured on a few batches."""
 
 import pytest
 from small_models import TEXTS, save_checkpoint
+
+from gradaccord.train.probes import Probes
+from gradaccord.train.setup import load_problem
 
 
 def test_what_is_forgotten_is_followed(tmp_path, configured, run, files):
@@ -33,3 +36,19 @@ def test_the_texts_of_the_probe_were_not_looked_for_in_the_given_data_folder(
     config = configured(model=str(checkpoint), probe=probe, train={"steps": 1})
     results = run(config, data=tmp_path / "sets")
     assert results.evaluations[-1].masked_lm["news"] > 0
+
+
+@pytest.mark.parametrize("rows, batch_size, batches", [(200, 16, 2), (800, 16, 3), (9000, 16, 8)])
+def test_a_short_run_measured_cosines_on_almost_as_many_batches_as_it_trained_on(
+    rows, batch_size, batches, configured, monkeypatch
+):
+    config = configured(train={"batch_size": batch_size}, probe={"cosine_batches": None})
+    problem = load_problem(config)
+    for name in problem.trained:
+        monkeypatch.setattr(type(problem.prepared[name].encoded["train"]), "__len__", lambda _: rows)
+    assert Probes(config, problem).cosine_batches == batches
+
+
+def test_batches_of_a_cosine_can_be_given(configured):
+    config = configured(probe={"cosine_batches": 40})
+    assert Probes(config, load_problem(config)).cosine_batches == 40

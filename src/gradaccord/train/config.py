@@ -319,7 +319,11 @@ class ProbeConfig(Section):
     """What is measured beside the scores."""
 
     cosine: bool = Field(True, description="Cosines between the tasks' gradients, at each evaluation.")
-    cosine_batches: Count = Field(8, description="Batches of each task that a cosine is measured on.")
+    cosine_batches: Count | None = Field(
+        None,
+        description="Batches of each task that a cosine is measured on; default: a sixteenth of an "
+        "epoch's, at least 2 and at most 8.",
+    )
     distance: bool = Field(True, description="How far the trunk is from its pretrained weights.")
     masked_lm: dict[str, str] = Field(
         default_factory=dict,

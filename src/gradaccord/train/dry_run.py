@@ -173,7 +173,7 @@ def _probe_seconds(loop: TrainingLoop, watch: Watch) -> float:
     probes, seconds = loop.evaluator.probes, 0.0
     began = time.perf_counter()
     if probes.cosines:
-        count = loop.config.probe.cosine_batches
+        count = probes.cosine_batches
         few = min(BATCHES, count)
         probes.measure_cosines(loop.model, loop.accelerator, few, watch)
         seconds = (time.perf_counter() - began) / few * count

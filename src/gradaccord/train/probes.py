@@ -24,6 +24,8 @@ from gradaccord.train.setup import Problem
 
 LINES = 200  # of each text; the same ones, under the same masks, at every measurement
 MAX_LENGTH = 128
+FEWEST, MOST = 2, 8  # batches of each task that cosines are measured on
+PART = 16  # of the batches of one epoch: one in so many
 
 
 class Probes:
@@ -37,15 +39,25 @@ class Probes:
         model = without_lora(problem.model)
         self.distance = Distance(model, within=["trunk"]) if chosen.distance else None
         self.cosines = chosen.cosine and len(problem.trained) > 1
+        self.cosine_batches = chosen.cosine_batches or self._cosine_batches()
         self.forgetting = Forgetting(config, problem) if chosen.masked_lm else None
 
     def measure(self, model: nn.Module, accelerator: Any, watch: Watch = NOBODY) -> results.Measured:
         """Measure everything now. Training is not affected."""
         found = self.measure_weights(watch)
         if self.cosines:
-            count = self.config.probe.cosine_batches
-            found.task_cosine = self.measure_cosines(model, accelerator, count, watch)
+            found.task_cosine = self.measure_cosines(model, accelerator, self.cosine_batches, watch)
         return found
+
+    def _cosine_batches(self) -> int:
+        """Few for small tasks, so that a short run does not spend its time on probes.
+
+        It depends on the data alone: cosines of more batches are less noisy and further from 0, so
+        that methods can be compared only on equally many.
+        """
+        rows = sum(len(self.problem.prepared[name].encoded["train"]) for name in self.problem.trained)
+        batches = rows / len(self.problem.trained) / self.config.train.batch_size
+        return min(max(round(batches / PART), FEWEST), MOST)
 
     def measure_cosines(
         self, model: nn.Module, accelerator: Any, count: int, watch: Watch = NOBODY
