@@ -32,8 +32,8 @@ from gradaccord.runs.log import Log
 from gradaccord.train.cost_model import READS, seconds_per_number
 from gradaccord.train.dry_run import estimate
 from gradaccord.train.loop import TrainingLoop
+from gradaccord.train.problem import load_problem
 from gradaccord.train.run import make_accelerator
-from gradaccord.train.setup import load_problem
 
 HERE = Path(__file__).parent
 KEPT, PAGE = HERE / "growth.json", HERE.parent / "docs" / "cost.md"

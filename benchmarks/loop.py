@@ -30,8 +30,8 @@ from gradaccord.train.config_file import check_config
 from gradaccord.train.loop import TrainingLoop
 from gradaccord.train.optimizers import make_optimizer
 from gradaccord.train.phase import batches_of
+from gradaccord.train.problem import load_problem
 from gradaccord.train.run import make_accelerator
-from gradaccord.train.setup import load_problem
 
 FLOOR, OURS = "hand-written loop (floor)", "gradaccord train, sum"
 UNMEASURED = "gradaccord train, sum, measure: false"

@@ -38,7 +38,7 @@ from gradaccord.methods.combine.combination import Combination, Measured, normal
 from gradaccord.methods.combine.memory import Memory
 from gradaccord.train.config_file import check_config
 from gradaccord.train.phase import batches_of
-from gradaccord.train.setup import load_problem
+from gradaccord.train.problem import load_problem
 
 FLOOR, PLAIN, OURS = "bare backward passes (floor)", "plain sum", "PCGrad, memory="
 WAYS = [FLOOR, PLAIN, *(OURS + memory for memory in ("full", "half", "cpu", "sketch"))]

@@ -6,7 +6,7 @@ import pytest
 from printed import printed
 
 from gradaccord.cli.landscape_screen import introduction, tables
-from gradaccord.showcase.landscape.problem import STARTS
+from gradaccord.showcase.landscape.plane import STARTS
 from gradaccord.showcase.landscape.runs import METHODS, SWEPT, LandscapeSettings, Result, Row
 
 RATES = (0.003, 0.3)

@@ -1,4 +1,4 @@
-"""The adviser: the command that it ends with."""
+"""The advisor: the command that it ends with."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from gradaccord.compare.specs import Spec
 from gradaccord.report.page import write_report
 from gradaccord.runs.log import read_log
 from gradaccord.train.config_file import check_config
-from gradaccord.train.setup import load_problem
+from gradaccord.train.problem import load_problem
 
 CONTENT = {
     "model": {"name": "characters", "steps": 2},

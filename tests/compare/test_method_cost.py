@@ -6,8 +6,8 @@ import torch
 from gradaccord.compare.method_cost import loop_of, measure_cost
 from gradaccord.compare.specs import Spec
 from gradaccord.runs.log import Log
+from gradaccord.train.problem import load_problem
 from gradaccord.train.run import make_accelerator
-from gradaccord.train.setup import load_problem
 
 
 @pytest.fixture(scope="module")

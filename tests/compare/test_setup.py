@@ -10,7 +10,7 @@ from gradaccord.compare.budget import EqualBudget
 from gradaccord.compare.setup import BASE_MB, Size, check_builds
 from gradaccord.compare.specs import Spec, with_controls
 from gradaccord.methods.registry import METHODS
-from gradaccord.train.setup import load_problem
+from gradaccord.train.problem import load_problem
 
 BUDGET = EqualBudget(kind="gradients", amount=8)
 

@@ -6,7 +6,7 @@ from pretrain_toy import MODEL, configured, logged, same, weights
 
 from gradaccord.pretrain.loop import Loop
 from gradaccord.pretrain.run import pretrain
-from gradaccord.runs.endings import Interrupted, TrainingError
+from gradaccord.runs.exceptions import Interrupted, TrainingError
 
 STILL = {**MODEL, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 

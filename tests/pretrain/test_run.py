@@ -17,7 +17,7 @@ from gradaccord.models.trunks.huggingface import quiet
 from gradaccord.pretrain.results import PretrainResults
 from gradaccord.pretrain.run import pretrain
 from gradaccord.pretrain.texts import load_texts
-from gradaccord.runs.endings import Interrupted
+from gradaccord.runs.exceptions import Interrupted
 
 
 def test_held_out_losses_fall_below_those_of_token_frequencies(learned):

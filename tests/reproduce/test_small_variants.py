@@ -8,8 +8,8 @@ from gradaccord.reproduce.plan import missing_files, plan
 from gradaccord.reproduce.run import config_of
 from gradaccord.runs.log import Log
 from gradaccord.train.loop import TrainingLoop
+from gradaccord.train.problem import load_problem
 from gradaccord.train.run import make_accelerator, seed_everything
-from gradaccord.train.setup import load_problem
 
 VARIANTS = [
     (entry, variant)

@@ -5,7 +5,7 @@ from reproduce_toy import made_record
 
 from gradaccord.reproduce.entry import all_entries
 from gradaccord.reproduce.plan import plan
-from gradaccord.reproduce.status import status_of
+from gradaccord.reproduce.verdict import status_of
 
 OWN = {"MTL": 100.0, "Sequential Reptile": 0.0, "Sequential, η = 1": 0.0}
 

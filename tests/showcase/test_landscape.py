@@ -13,7 +13,7 @@ import gradaccord
 from gradaccord.methods.trajectory.reptile import MultiTaskReptile
 from gradaccord.methods.trajectory.sequential_reptile import SequentialReptile
 from gradaccord.showcase.landscape import batched, unbatched
-from gradaccord.showcase.landscape.problem import (
+from gradaccord.showcase.landscape.plane import (
     OPTIMA,
     STARTS,
     TASKS,

@@ -13,7 +13,7 @@ from gradaccord.reproduce.plan import plan
 from gradaccord.reproduce.records import RunRecord
 from gradaccord.reproduce.run import Folders
 from gradaccord.runs.config_files import write_config
-from gradaccord.runs.endings import Interrupted
+from gradaccord.runs.exceptions import Interrupted
 from gradaccord.train.run import train_run
 
 ENTRIES = Path(__file__).parents[1] / "reproduce" / "entries"

@@ -16,7 +16,7 @@ from small_models import TEXTS, save_checkpoint
 from gradaccord.cli.app import main
 from gradaccord.runs.checkpoints import load as load_checkpoint
 from gradaccord.runs.config_files import write_config
-from gradaccord.runs.endings import Interrupted
+from gradaccord.runs.exceptions import Interrupted
 from gradaccord.train.config_file import check_config
 from gradaccord.train.loop import TrainingLoop
 from gradaccord.train.run import train_run

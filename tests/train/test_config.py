@@ -16,7 +16,7 @@ from gradaccord.models.multitask import MultiTaskModel
 from gradaccord.runs.config_files import section_in
 from gradaccord.runs.log import read_log
 from gradaccord.train.config import TABLE_KEYS, Config
-from gradaccord.train.setup import load_dataset, load_problem
+from gradaccord.train.problem import load_dataset, load_problem
 
 TESTS = Path(__file__).parent.parent
 
@@ -26,14 +26,14 @@ ELSEWHERE = {
     "model.name": "train/test_probes.py::test_what_is_forgotten_is_followed",
     "probe.masked_lm": "train/test_probes.py::test_what_is_forgotten_is_followed",
     "sampler.pairs": "data/test_pairs.py::test_both_pair_two_tasks_if_asked_to",
-    "tasks.clusters": "train/test_setup.py::test_clusters_of_a_task_are_trained_on_as_tasks",
-    "model.freeze": "train/test_setup.py::test_frozen_weights_stay_cost_nothing_and_resume_bit_equal",
+    "tasks.clusters": "train/test_problem.py::test_clusters_of_a_task_are_trained_on_as_tasks",
+    "model.freeze": "train/test_problem.py::test_frozen_weights_stay_cost_nothing_and_resume_bit_equal",
     "tasks.patience": "train/test_task_patience.py::"
     "test_a_task_is_dropped_the_others_go_on_and_the_run_resumes_bit_equal",
     "tasks.metric": "train/test_evaluation.py::"
     "test_the_chosen_metric_chooses_the_weights_and_makes_the_averages",
     "tasks.weight": "train/test_task_weights.py::test_a_weighted_sum_is_the_sum_of_weighted_gradients",
-    "tasks.evaluate_only": "train/test_setup.py::test_unseen_tasks_are_judged_by_a_trained_head",
+    "tasks.evaluate_only": "train/test_problem.py::test_unseen_tasks_are_judged_by_a_trained_head",
     "train.checkpointing": "train/test_wrapped_model.py::test_checkpointing_changes_no_weight",
     "train.compile": "train/test_wrapped_model.py::test_a_compiled_trunk_is_run_and_changes_no_weight",
     "train.epochs": "train/test_phase.py::test_budgets_are_what_they_say",
@@ -76,7 +76,7 @@ def evaluations(folder, results, said):
 
 LORA = "test_lora_trains_adapters_resumes_bit_equal_and_is_saved_as_a_plain_model"
 ELSEWHERE |= {
-    f"model.lora.{key}": f"train/test_setup.py::{LORA}"
+    f"model.lora.{key}": f"train/test_problem.py::{LORA}"
     for key in ("r", "lora_alpha", "lora_dropout", "target_modules")
 }
 ELSEWHERE |= {

@@ -12,7 +12,7 @@ import torch
 from train_toy import said, same, until, weights, without_dropout
 
 from gradaccord.models.multitask import MultiTaskModel
-from gradaccord.runs.endings import Interrupted
+from gradaccord.runs.exceptions import Interrupted
 from gradaccord.runs.log import read_log
 
 

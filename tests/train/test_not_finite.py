@@ -4,7 +4,7 @@ import pytest
 import torch
 from train_toy import said
 
-from gradaccord.runs.endings import TrainingError
+from gradaccord.runs.exceptions import TrainingError
 from gradaccord.train.loop import TrainingLoop
 
 

@@ -4,7 +4,7 @@ import pytest
 from small_models import TEXTS, save_checkpoint
 
 from gradaccord.train.probes import Probes
-from gradaccord.train.setup import load_problem
+from gradaccord.train.problem import load_problem
 
 
 def test_what_is_forgotten_is_followed(tmp_path, configured, run, files):
@@ -38,7 +38,7 @@ def test_the_texts_of_the_probe_were_not_looked_for_in_the_given_data_folder(
     assert results.evaluations[-1].masked_lm["news"] > 0
 
 
-@pytest.mark.parametrize("rows, batch_size, batches", [(200, 16, 2), (800, 16, 3), (9000, 16, 8)])
+@pytest.mark.parametrize(("rows", "batch_size", "batches"), [(200, 16, 2), (800, 16, 3), (9000, 16, 8)])
 def test_a_short_run_measured_cosines_on_almost_as_many_batches_as_it_trained_on(
     rows, batch_size, batches, configured, monkeypatch
 ):

@@ -36,10 +36,10 @@ def advise(
         from gradaccord.cli.screen import watching
         from gradaccord.compare.advisor import advise as measure
         from gradaccord.compare.advisor import compare_command
-        from gradaccord.runs.endings import TrainingError
+        from gradaccord.runs.exceptions import TrainingError
         from gradaccord.train.config_file import read_config
+        from gradaccord.train.problem import load_problem
         from gradaccord.train.run import seed_everything
-        from gradaccord.train.setup import load_problem
 
         config = read_config(file, overrides or [])
         seed_everything(config.train.seed)  # new heads, as a run makes them

@@ -91,7 +91,7 @@ def compare(
         from gradaccord.runs.about import about
         from gradaccord.runs.lock import locked
         from gradaccord.train.config_file import read_config
-        from gradaccord.train.setup import load_problem
+        from gradaccord.train.problem import load_problem
 
         screen = Screen(console)
         runner = joined(cluster, jobs, screen.say, stack)

@@ -98,7 +98,7 @@ def training(say: Callable[[str], None]) -> Iterator[None]:
     """Around a run: if it ends early, print why and set the exit code. say: prints it after Ctrl-C."""
     from gradaccord.core.failures import ProcessFailedError
     from gradaccord.runs.checkpoints import CheckpointError
-    from gradaccord.runs.endings import Interrupted, TrainingError
+    from gradaccord.runs.exceptions import Interrupted, TrainingError
     from gradaccord.runs.ranks import ProcessLostError
 
     try:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from gradaccord.cli.screen import Screen, bar
 from gradaccord.runs.duration import duration
-from gradaccord.showcase.landscape.problem import STARTS
+from gradaccord.showcase.landscape.plane import STARTS
 from gradaccord.showcase.landscape.runs import (
     CONTROLS,
     LR,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from gradaccord.reproduce.entry import PAPERS, Entry
 from gradaccord.reproduce.grid import WIDTH
-from gradaccord.reproduce.status import command, status_of
 from gradaccord.reproduce.table import tables
+from gradaccord.reproduce.verdict import command, status_of
 
 
 def listing(entries: Iterable[Entry], results: Path) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The adviser: measures conflict, lengths and costs on your own tasks, and says what to compare."""
+"""The advisor: measures conflict, lengths and costs on your own tasks, and says what to compare."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from gradaccord.compare.specs import Spec, with_controls
 from gradaccord.core.watch import NOBODY, Watch
 from gradaccord.methods.registry import BASELINE, METHODS, SINGLE_TASK
 from gradaccord.probe.conflict import Conflict, GradientSample
-from gradaccord.runs.endings import TrainingError
+from gradaccord.runs.exceptions import TrainingError
 from gradaccord.runs.log import Log
 from gradaccord.train.config import Config
 from gradaccord.train.loop import TrainingLoop
+from gradaccord.train.problem import Problem
 from gradaccord.train.run import make_accelerator, seed_everything
-from gradaccord.train.setup import Problem
 from gradaccord.train.step_batches import StepBatch
 
 SECONDS = 60.0  # of measuring

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from gradaccord.train.config import Config, TrainConfig
 from gradaccord.train.phase import EPOCHS, batches_of
-from gradaccord.train.setup import Problem
+from gradaccord.train.problem import Problem
 
 BudgetKind = Literal["epochs", "gradients", "seconds"]
 BUDGET_KINDS: tuple[BudgetKind, ...] = get_args(BudgetKind)

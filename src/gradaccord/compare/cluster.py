@@ -21,7 +21,7 @@ from gradaccord.compare.on_node import Changes, Order, contents, train_on_node
 from gradaccord.compare.processes import OUTPUT, POLL, Run
 from gradaccord.compare.setup import BASE_MB, Size
 from gradaccord.runs.results import Results
-from gradaccord.train.setup import load_problem
+from gradaccord.train.problem import load_problem
 
 RETRIES = 5  # times that a run may lose its node
 CONNECT, ANSWER = 5.0, 8.0  # seconds that a cluster has to take a connection, and to answer

@@ -18,7 +18,7 @@ from gradaccord.runs.log import Log
 from gradaccord.train.config import Config, MethodConfig, ProbeConfig, SamplerConfig
 from gradaccord.train.dry_run import memory_of
 from gradaccord.train.loop import TrainingLoop
-from gradaccord.train.setup import Problem
+from gradaccord.train.problem import Problem
 
 LONG = EqualBudget(kind="gradients", amount=1e9)  # no step comes near the end of it
 

@@ -17,8 +17,8 @@ from gradaccord.runs.files import RunFolderError
 from gradaccord.train.config import Config, ProbeConfig
 from gradaccord.train.config_file import read_own_config
 from gradaccord.train.loop import TrainingLoop
+from gradaccord.train.problem import Problem
 from gradaccord.train.run import make_accelerator
-from gradaccord.train.setup import Problem
 
 BASE_MB = 700.0  # of a process with torch and transformers, before any weights
 

@@ -40,8 +40,8 @@ from gradaccord.core.overlap import Known, Reduction, join, unit_of
 from gradaccord.core.parameters import Model, Parameters
 from gradaccord.core.reduce import first_one, join_shards, same_tasks, sum_over
 from gradaccord.core.replay import RandomState
+from gradaccord.core.reused_memory import SpareMemory
 from gradaccord.core.sharding import shards_of
-from gradaccord.core.spare_memory import SpareMemory
 from gradaccord.core.temporary_weights import buffers_of, preserved, weights_moved
 
 

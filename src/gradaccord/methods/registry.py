@@ -221,7 +221,7 @@ class Addition(Named):
 
 def _weighting_options(given: Options) -> dict[str, Parameter]:
     """What TorchJD's weighting of a name takes."""
-    from gradaccord.methods.combine.weightings import weighting_options
+    from gradaccord.methods.combine.torchjd_weightings import weighting_options
 
     name = given.get("weighting")
     if name is None:

@@ -27,7 +27,7 @@ from gradaccord.runs.checkpoints import (
     random_state,
     set_random_state,
 )
-from gradaccord.runs.endings import TrainingError
+from gradaccord.runs.exceptions import TrainingError
 from gradaccord.runs.interrupts import Interrupts
 from gradaccord.runs.log import Log
 from gradaccord.runs.ranks import gathered

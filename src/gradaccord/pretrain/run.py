@@ -26,7 +26,7 @@ from gradaccord.pretrain.loop import Loop, Say, Show
 from gradaccord.pretrain.problem import PretrainProblem, describe, load_problem
 from gradaccord.pretrain.results import PretrainProgress, PretrainResults
 from gradaccord.runs.duration import duration
-from gradaccord.runs.endings import Interrupted, what_is_saved
+from gradaccord.runs.exceptions import Interrupted, what_is_saved
 from gradaccord.runs.files import CONFIG, LOG, MODEL
 from gradaccord.runs.lock import locked_by_main
 from gradaccord.runs.log import Log, cut_to_step

@@ -12,9 +12,9 @@ from gradaccord.report import run_figures, run_tables
 from gradaccord.report.answer import forest_plot
 from gradaccord.report.data import ReportData, read_report_data
 from gradaccord.report.data_tables import data_tables
-from gradaccord.report.extra_sections import read_extras
+from gradaccord.report.extras_file import read_extras
 from gradaccord.report.forgetting import forgetting_figures, forgetting_table
-from gradaccord.report.html import fill
+from gradaccord.report.html_file import fill
 from gradaccord.report.method_names import methods_table
 from gradaccord.report.section import Cell, Section, Table, drawn, named
 from gradaccord.report.sweep_page import is_sweep, render_sweep

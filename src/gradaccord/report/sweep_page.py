@@ -15,7 +15,7 @@ from gradaccord.compare.statistics import Mean
 from gradaccord.compare.study import has_study, read_study
 from gradaccord.compare.sweep import BEST, FAILURE, trial_folder, write_best
 from gradaccord.report.charts import bars, dots
-from gradaccord.report.html import fill
+from gradaccord.report.html_file import fill
 from gradaccord.report.section import NONE, Cell, Figure, Section, Table, drawn, mean_cell, named
 from gradaccord.report.svg import number
 from gradaccord.runs.about import read_about

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gradaccord.probe.figure import new_figure
 from gradaccord.reproduce.differences import current_records
 from gradaccord.reproduce.entry import Entry
-from gradaccord.reproduce.status import status_of
+from gradaccord.reproduce.verdict import status_of
 from gradaccord.runs.files import write_atomic
 
 if TYPE_CHECKING:

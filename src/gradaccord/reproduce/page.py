@@ -12,8 +12,8 @@ from gradaccord.reproduce.differences import current_records
 from gradaccord.reproduce.entry import PAPERS, Entry, Size
 from gradaccord.reproduce.figures import FIGURES, Drawn
 from gradaccord.reproduce.records import RunRecord
-from gradaccord.reproduce.status import Status, command, status_of
 from gradaccord.reproduce.table import interval, tables
+from gradaccord.reproduce.verdict import Status, command, status_of
 from gradaccord.runs.escape import table_head, table_row
 from gradaccord.runs.files import write_atomic
 

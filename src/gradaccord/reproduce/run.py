@@ -22,7 +22,7 @@ from gradaccord.runs.lock import locked
 from gradaccord.train.config import Config
 from gradaccord.train.config_file import check_config
 from gradaccord.train.paths import located
-from gradaccord.train.setup import load_problem
+from gradaccord.train.problem import load_problem
 
 BEST = "best"  # the folder of the best weights so far
 

@@ -1,6 +1,6 @@
 """Names and texts that may come from strangers, as plain text in Markdown and spreadsheets.
 
-Pages of HTML escape what they are filled with (`report/html.py`).
+Pages of HTML escape what they are filled with (`report/html_file.py`).
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ from gradaccord.tasks.data_card import DataCard
 from gradaccord.train.config import Config
 from gradaccord.train.cost_model import Line, combination_seconds, seconds_per_number, step_seconds
 from gradaccord.train.loop import TrainingLoop
+from gradaccord.train.problem import load_problem
 from gradaccord.train.run import describe, make_accelerator, seed_everything
-from gradaccord.train.setup import load_problem
 from gradaccord.train.step_batches import StepBatch
 from gradaccord.train.time_left import evaluations
 

@@ -15,13 +15,13 @@ from gradaccord.core.sharding import reshard
 from gradaccord.core.watch import NOBODY, Watch
 from gradaccord.models.multitask import with_head_keys
 from gradaccord.runs.checkpoints import CHECKPOINTS, CheckpointError, Checkpoints, check, load
-from gradaccord.runs.endings import TrainingError
+from gradaccord.runs.exceptions import TrainingError
 from gradaccord.runs.results import EvaluationRecord
 from gradaccord.runs.usage import compute_seconds
 from gradaccord.tasks.task import main_score
 from gradaccord.train.config import Config
 from gradaccord.train.probes import Probes
-from gradaccord.train.setup import Problem
+from gradaccord.train.problem import Problem
 from gradaccord.train.task_patience import TaskPatience
 from gradaccord.train.wrapped_model import load_weights, weights_of
 

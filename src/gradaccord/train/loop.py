@@ -25,7 +25,7 @@ from gradaccord.runs.checkpoints import (
     random_state,
     set_random_state,
 )
-from gradaccord.runs.endings import TrainingError
+from gradaccord.runs.exceptions import TrainingError
 from gradaccord.runs.interrupts import Interrupts
 from gradaccord.runs.log import Log, StepRecord
 from gradaccord.runs.ranks import gathered
@@ -36,10 +36,10 @@ from gradaccord.train.evaluation import Evaluator
 from gradaccord.train.not_finite import not_finite, tasks_not_finite
 from gradaccord.train.phase import Phases
 from gradaccord.train.probes import Probes
+from gradaccord.train.problem import Problem
 from gradaccord.train.progress import Progress, losses_of, mean_dot
 from gradaccord.train.regularizers import Regularizers
 from gradaccord.train.row_steps import clippable
-from gradaccord.train.setup import Problem
 from gradaccord.train.step_batches import StepBatch
 from gradaccord.train.task_weights import unweighted, weighted
 from gradaccord.train.time_left import TimeLeft

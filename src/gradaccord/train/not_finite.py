@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 
 from gradaccord.core.report import StepReport
-from gradaccord.runs.endings import TrainingError
-from gradaccord.train.setup import Problem
+from gradaccord.runs.exceptions import TrainingError
+from gradaccord.train.problem import Problem
 from gradaccord.train.step_batches import StepBatch
 
 

@@ -15,7 +15,7 @@ from gradaccord.runs.schedule import Schedule
 from gradaccord.tasks.prepare import Prepared
 from gradaccord.train.config import Config
 from gradaccord.train.optimizers import make_optimizer
-from gradaccord.train.setup import Problem
+from gradaccord.train.problem import Problem
 from gradaccord.train.step_batches import StepBatches, make_sampler
 
 EPOCHS = 3.0  # where no length is configured

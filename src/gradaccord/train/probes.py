@@ -20,7 +20,7 @@ from gradaccord.probe.masked_lm import MaskedLM, with_encoder
 from gradaccord.runs import results
 from gradaccord.tasks.task import Task
 from gradaccord.train.config import Config
-from gradaccord.train.setup import Problem
+from gradaccord.train.problem import Problem
 
 LINES = 200  # of each text; the same ones, under the same masks, at every measurement
 MAX_LENGTH = 128

@@ -18,7 +18,7 @@ from gradaccord.methods.registry import SINGLE_TASK
 from gradaccord.models.trunks.lora import merge_lora
 from gradaccord.runs import ranks
 from gradaccord.runs.checkpoints import Checkpoints
-from gradaccord.runs.endings import Interrupted, what_is_saved
+from gradaccord.runs.exceptions import Interrupted, what_is_saved
 from gradaccord.runs.files import LOG, MODEL
 from gradaccord.runs.launcher import fewer_than_asked
 from gradaccord.runs.lock import locked_by_main
@@ -30,8 +30,8 @@ from gradaccord.runs.usage import cpu_seconds, peak_memory
 from gradaccord.train.config import Config
 from gradaccord.train.config_file import read_own_config
 from gradaccord.train.loop import TrainingLoop
+from gradaccord.train.problem import Problem, load_problem
 from gradaccord.train.progress import Progress, watch_of
-from gradaccord.train.setup import Problem, load_problem
 from gradaccord.train.single_task import train_single_tasks
 from gradaccord.train.trackers import Trackers, tracking
 from gradaccord.train.wrapped_model import fsdp_asked, is_sharded_by, unsharded

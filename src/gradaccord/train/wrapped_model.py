@@ -12,8 +12,8 @@ from torch import nn
 from gradaccord.models.trunks.execution import compile_trunk
 from gradaccord.models.trunks.lora import has_lora
 from gradaccord.train.config import Config
+from gradaccord.train.problem import Problem
 from gradaccord.train.row_steps import steps_rows
-from gradaccord.train.setup import Problem
 
 
 def wrap(accelerator: Any, model: nn.Module) -> nn.Module:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from gradaccord.core.bank_storage import HalfBank, HostBank
 from gradaccord.core.checks import one_of
 from gradaccord.core.feature_gradients import FeatureGradients
 from gradaccord.core.parameters import Model
 from gradaccord.core.sketched_gradients import SketchedGradients
-from gradaccord.core.smaller_bank import HalfBank, HostBank
 from gradaccord.core.task_gradients import TaskGradients
 
 Memory = Literal["full", "half", "cpu", "sketch"]

@@ -15,7 +15,7 @@ from torch import nn
 from gradaccord.core.parameters import Model
 from gradaccord.core.replay import seeded
 from gradaccord.methods.combine.combination import Combination, Measured
-from gradaccord.methods.combine.weightings import constants_of, is_stateful, named, weighting_of
+from gradaccord.methods.combine.torchjd_weightings import constants_of, is_stateful, named, weighting_of
 
 
 class TorchJD(Combination):

@@ -13,7 +13,7 @@ from gradaccord.core.did_you_mean import canonical, nearest
 from gradaccord.core.options import check_options, options_of
 from gradaccord.core.parameters import Model
 from gradaccord.core.replay import seeded
-from gradaccord.methods.combine.weightings import as_tensor, lists_for_tensors
+from gradaccord.methods.combine.torchjd_weightings import as_tensor, lists_for_tensors
 from gradaccord.methods.weigh.loss_weighting import LossWeighting
 
 # These are told when an epoch or a step is over, which a scalarizer alone cannot know.

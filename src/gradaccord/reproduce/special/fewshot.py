@@ -11,7 +11,7 @@ from gradaccord.meta.run import Run
 from gradaccord.meta.settings import settings_for
 from gradaccord.reproduce.records import Point, thinned
 from gradaccord.reproduce.special.outcome import SpecialOutcome
-from gradaccord.runs.endings import Interrupted
+from gradaccord.runs.exceptions import Interrupted
 
 
 def fewshot(settings: dict[str, Any], seed: int, *, data: Path | None, folder: Path) -> SpecialOutcome:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from gradaccord.reproduce.special.outcome import SpecialOutcome
-from gradaccord.showcase.landscape.problem import STARTS
+from gradaccord.showcase.landscape.plane import STARTS
 from gradaccord.showcase.landscape.runs import Row, run
 
 

@@ -13,7 +13,7 @@ from gradaccord.core.did_you_mean import nearest
 from gradaccord.reproduce.plan import Planned
 from gradaccord.reproduce.records import RunRecord
 from gradaccord.reproduce.special.outcome import Experiment, measured
-from gradaccord.runs.endings import Interrupted
+from gradaccord.runs.exceptions import Interrupted
 
 EXPERIMENTS = ("fewshot", "landscape", "spurious_cues", "valley")  # modules with a function of the name
 

@@ -29,7 +29,7 @@ from gradaccord.showcase.demo.settings import FASTER, GRADIENTS, RECIPE, DemoSet
 from gradaccord.train.config import Config
 from gradaccord.train.config_file import read_config
 from gradaccord.train.probes import Forgetting
-from gradaccord.train.setup import load_problem
+from gradaccord.train.problem import load_problem
 
 
 @dataclass(frozen=True)

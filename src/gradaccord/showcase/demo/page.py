@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gradaccord.compare.specs import Spec
 from gradaccord.compare.statistics import Mean
-from gradaccord.report.extra_sections import Extras, ExtraSection, Picture
+from gradaccord.report.extras_file import Extras, ExtraSection, Picture
 from gradaccord.report.page import write_report
 from gradaccord.report.section import Cell, Table, mean_cell, named, number_cell
 from gradaccord.showcase.demo import glyphs as characters

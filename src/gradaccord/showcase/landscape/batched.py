@@ -23,7 +23,7 @@ from gradaccord.methods.align.dotprod import DotProd
 from gradaccord.methods.combine.combination import projection_order
 from gradaccord.methods.combine.gradvac import GradVac, gradvac_weights
 from gradaccord.methods.combine.pcgrad import pcgrad_weights
-from gradaccord.showcase.landscape.problem import OPTIMA, TASKS, gradient, gradients, hessian_product
+from gradaccord.showcase.landscape.plane import OPTIMA, TASKS, gradient, gradients, hessian_product
 from gradaccord.showcase.landscape.unbatched import Iterates
 
 BETA = options_of(GradVac)["beta"].default

@@ -9,7 +9,7 @@ import torch
 
 from gradaccord.probe.figure import new_figure
 from gradaccord.runs.files import write_atomic
-from gradaccord.showcase.landscape.problem import OPTIMA, STARTS, TASKS, losses, mean_cosine
+from gradaccord.showcase.landscape.plane import OPTIMA, STARTS, TASKS, losses, mean_cosine
 from gradaccord.showcase.landscape.runs import CONTROLS, SEQUENTIAL, SWEPT, Result, last_of, mean_of
 
 if TYPE_CHECKING:

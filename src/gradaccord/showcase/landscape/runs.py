@@ -20,7 +20,7 @@ from gradaccord.core.threads import one_thread
 from gradaccord.runs.files import RESULTS
 from gradaccord.runs.versioned import Versioned
 from gradaccord.showcase.landscape import batched, unbatched
-from gradaccord.showcase.landscape.problem import OPTIMA, STARTS, TASKS, losses, mean_cosine
+from gradaccord.showcase.landscape.plane import OPTIMA, STARTS, TASKS, losses, mean_cosine
 from gradaccord.version import __version__
 
 LR = 0.01  # unless given below; the sweep shows that it matters

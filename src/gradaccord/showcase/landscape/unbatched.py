@@ -11,7 +11,7 @@ from gradaccord.core.method import Method
 from gradaccord.methods.combine.gradnorm import GradNorm
 from gradaccord.methods.combine.plain import Sum
 from gradaccord.methods.regularize.recadam import RecAdam
-from gradaccord.showcase.landscape.problem import DEPTH, Point
+from gradaccord.showcase.landscape.plane import DEPTH, Point
 
 Iterates = Iterator[torch.Tensor]  # the points after every update, [rates, starts, 1, 2]
 

@@ -6,7 +6,7 @@ import pytest
 from report_support import Page
 
 from gradaccord.report.data import read_report_data
-from gradaccord.report.extra_sections import Extras, ExtraSection, Picture, read_extras
+from gradaccord.report.extras_file import Extras, ExtraSection, Picture, read_extras
 from gradaccord.report.page import render
 from gradaccord.report.section import Cell, Table, named
 

@@ -1,4 +1,4 @@
-"""The memory of a small model's gradients, kept from one step to the next."""
+"""The memory of a small model's gradients, used again in the next step instead of freed."""
 
 from __future__ import annotations
 

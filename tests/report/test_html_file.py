@@ -8,7 +8,7 @@ from hashlib import sha256
 import pytest
 from report_support import HOSTILE, Page
 
-from gradaccord.report.html import FIGURES_SHOWN, fill
+from gradaccord.report.html_file import FIGURES_SHOWN, fill
 from gradaccord.report.section import Cell, Figure, Section, Table
 
 pytest.importorskip("jinja2")

@@ -8,7 +8,7 @@ from toy import Vectors, losses_of, trunk
 from weighting_problems import rows
 
 import gradaccord
-from gradaccord.methods.combine.weightings import REFUSED
+from gradaccord.methods.combine.torchjd_weightings import REFUSED
 
 torchjd = pytest.importorskip("torchjd.aggregation", reason="the oracle TorchJD is not installed")
 

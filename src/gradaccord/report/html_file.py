@@ -1,4 +1,4 @@
-"""Sections of sentences, tables and figures, put into one HTML file that needs no other."""
+"""The HTML file of a report: sentences, tables and figures in one file that needs no other."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from reproduce_toy import made_record, save_made
 
 from gradaccord.reproduce.entry import all_entries
 from gradaccord.reproduce.plan import plan
-from gradaccord.reproduce.status import command, status_of
+from gradaccord.reproduce.verdict import command, status_of
 
 SPREAD = (0.0, 0.2, -0.1)  # over seeds, of PCGrad's gain
 

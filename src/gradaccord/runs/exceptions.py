@@ -1,4 +1,4 @@
-"""How a run ends before its last step: Ctrl-C, or training that cannot go on."""
+"""How a run says that it ended early: interrupted by Ctrl-C, or training that cannot go on."""
 
 from __future__ import annotations
 

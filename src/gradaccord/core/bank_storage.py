@@ -1,4 +1,4 @@
-"""The gradient bank in half the bytes, or in the host's memory: `memory="half"` and `memory="cpu"`."""
+"""The gradient bank in less memory: in half the bytes (`memory="half"`), or in the host's (`memory="cpu"`)."""
 
 from __future__ import annotations
 

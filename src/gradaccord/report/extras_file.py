@@ -1,4 +1,4 @@
-"""Sections that another command leaves for the page of its runs, in `extras.json` beside them."""
+"""The `extras.json` beside runs: sections that another command leaves for their report."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 import gradaccord
-from gradaccord.core import spare_memory
-from gradaccord.core.spare_memory import SpareMemory
+from gradaccord.core import reused_memory
+from gradaccord.core.reused_memory import SpareMemory
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_a_task_s_gradients_stay_until_its_next_ones_are_computed(model):
 
 def test_no_step_depends_on_what_was_kept(model, monkeypatch):
     def trained(limit):
-        monkeypatch.setattr(spare_memory, "LARGEST", limit)
+        monkeypatch.setattr(reused_memory, "LARGEST", limit)
         own = copy.deepcopy(model)
         method, optimizer = gradaccord.PCGrad(own), torch.optim.SGD(own.parameters(), 0.01)
         for _ in range(4):
@@ -57,7 +57,7 @@ def test_no_step_depends_on_what_was_kept(model, monkeypatch):
 def test_a_large_model_keeps_nothing(model, monkeypatch):
     one = sum(p.nbytes for p in model.parameters())
     for limit, expected in ((3 * one, {"b", "c"}), (3 * one - 1, set())):
-        monkeypatch.setattr(spare_memory, "LARGEST", limit)
+        monkeypatch.setattr(reused_memory, "LARGEST", limit)
         method = gradaccord.Sum(model)
         method.backward(losses_of(model))
         assert kept(method) == expected

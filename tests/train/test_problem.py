@@ -25,8 +25,8 @@ from gradaccord.tasks.registry import task_for
 from gradaccord.tasks.saved_models import load
 from gradaccord.train.config import TaskConfig
 from gradaccord.train.phase import batches_of
+from gradaccord.train.problem import load_dataset, load_problem
 from gradaccord.train.run import seed_everything
-from gradaccord.train.setup import load_dataset, load_problem
 
 WORDS = "the quick brown fox jumps over a lazy dog and its number"
 
@@ -209,7 +209,7 @@ def test_a_warm_start_does_not_read_the_file(tmp_path, monkeypatch):
     def read(*arguments, **options):
         raise LookupError("it is read")
 
-    monkeypatch.setattr("gradaccord.train.setup.read", read)
+    monkeypatch.setattr("gradaccord.train.problem.read", read)
     again = load_dataset("other", config, None)
     assert list(again.splits["train"]) == list(first.splits["train"])
     assert (again.name, again.labels) == ("other", ("no", "yes"))
@@ -249,15 +249,15 @@ def test_two_processes_at_once_read_a_file_once(tmp_path, monkeypatch):
     code = """
 import sys
 from gradaccord.core.watch import Watch
-from gradaccord.train import setup
+from gradaccord.train import problem
 from gradaccord.train.config import TaskConfig
 
-plain = setup.read
-setup.read = lambda *given, **options: print("reading", flush=True) or plain(*given, **options)
+plain = problem.read
+problem.read = lambda *given, **options: print("reading", flush=True) or plain(*given, **options)
 config = TaskConfig(files={"train": sys.argv[1]}, cut=0.1)
 print("ready", flush=True)
 sys.stdin.readline()
-splits = setup.load_dataset("rows", config, None, Watch()).splits
+splits = problem.load_dataset("rows", config, None, Watch()).splits
 print({split: len(own) for split, own in splits.items()}, splits["dev"].identity,
       splits["train"][7].first, flush=True)
 """

@@ -8,7 +8,7 @@ from memory_problems import GIVEN, MAKERS
 from toy import assert_grads_close, grads, losses_of, trunk
 
 import gradaccord
-from gradaccord.core import smaller_bank
+from gradaccord.core import bank_storage
 
 
 @pytest.mark.parametrize("given", GIVEN)
@@ -28,7 +28,7 @@ def test_host_memory_changes_nothing(name, given):
 
 
 def test_gradients_come_back_from_the_host_in_pieces(monkeypatch):
-    monkeypatch.setattr(smaller_bank, "PIECE", 5)
+    monkeypatch.setattr(bank_storage, "PIECE", 5)
     model = trunk()
     full = gradaccord.PCGrad(model).backward(losses_of(model))
     host = gradaccord.PCGrad(model, memory="cpu").backward(losses_of(model))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gradaccord.runs.checkpoints import Checkpoints
-from gradaccord.runs.endings import what_is_saved
+from gradaccord.runs.exceptions import what_is_saved
 
 
 def test_what_a_resumed_run_will_continue_from_is_said(tmp_path):

@@ -1,4 +1,4 @@
-"""Where an entry stands, and what its records say about the claim."""
+"""What the records of an entry say about its claim, and where the entry stands."""
 
 from __future__ import annotations
 
