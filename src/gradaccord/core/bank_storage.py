@@ -1,4 +1,4 @@
-"""The gradient bank in less memory: in half the bytes (`memory="half"`), or in the host's (`memory="cpu"`)."""
+"""The gradient bank in less memory: half the bytes (`memory="half"`), or host memory (`memory="cpu"`)."""
 
 from __future__ import annotations
 
