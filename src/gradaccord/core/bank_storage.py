@@ -1,4 +1,4 @@
-"""The gradient bank in less memory: half the bytes (`memory="half"`), or host memory (`memory="cpu"`)."""
+"""The gradient bank in less memory: half the bytes (`memory="half"`), or on the host (`memory="cpu"`)."""
 
 from __future__ import annotations
 
