@@ -1,4 +1,4 @@
-"""The gradient bank in less memory: half the bytes (`memory="half"`), or on the host (`memory="cpu"`)."""
+"""The gradient bank in less memory: in half the bytes (`memory="half"`) or on the host (`"cpu"`)."""
 
 from __future__ import annotations
 
