@@ -165,3 +165,22 @@ class TestRefusals:
         save_checkpoint(tmp_path, "bert")
         with pytest.raises(ValueError, match="`pooling` is 'max': use 'cls' or 'mean'"):
             load_trunk(tmp_path, pooling="max")
+
+
+def test_an_encoder_with_fresh_weights_is_of_the_same_shape_as_a_control(folder):
+    trained, tokens = load_trunk(folder)
+    torch.manual_seed(1)
+    fresh, same = load_trunk(folder, pretrained=False)
+    torch.manual_seed(1)
+    again, _ = load_trunk(folder, pretrained=False)
+    assert same.fingerprint == tokens.fingerprint
+    named = dict(trained.named_parameters())
+    assert [*named] == [name for name, _ in fresh.named_parameters()]
+    moved = 0
+    for (name, new), other in zip(fresh.named_parameters(), again.parameters(), strict=True):
+        assert torch.equal(new, other)
+        assert new.shape == named[name].shape
+        moved += not torch.equal(new, named[name])
+    assert moved > len(named) / 3  # norms and biases begin alike
+    with pytest.raises(ValueError, match="leave one out"):
+        load_trunk(folder, decoder=True, pretrained=False)

@@ -4,7 +4,14 @@ import pytest
 import torch
 from pretrain_toy import MODEL, configured
 
-from gradaccord.pretrain.model import MaskedLoss, make_model, source_of
+from gradaccord.pretrain.model import (
+    BLOCK,
+    MaskedLoss,
+    _TokenLosses,
+    make_model,
+    source_of,
+    use_fast_attention,
+)
 from gradaccord.pretrain.texts import load_texts
 from gradaccord.pretrain.tokenizer import trained_tokenizer
 
@@ -49,6 +56,57 @@ def test_the_loss_is_the_architectures_own(name, texts, tokens):
     assert losses.shape == (int(chosen.sum()),)
     torch.testing.assert_close(losses.mean(), whole)
     assert torch.equal(whole, again)  # used by itself the model is as before
+
+
+def test_losses_of_tokens_and_their_gradients_are_those_of_cross_entropy():
+    generator = torch.Generator().manual_seed(0)
+    count, pieces = 2 * BLOCK + 5, 50
+    logits = 4 * torch.randn(count, pieces, generator=generator, dtype=torch.float64)
+    targets = torch.randint(pieces, (count,), generator=generator)
+    weights = torch.rand(count, generator=generator, dtype=torch.float64)
+    ours, theirs = logits.clone().requires_grad_(), logits.clone().requires_grad_()
+    losses = _TokenLosses.apply(ours, targets)
+    expected = torch.nn.functional.cross_entropy(theirs, targets, reduction="none")
+    torch.testing.assert_close(losses, expected, rtol=0, atol=1e-12)
+    (losses * weights).sum().backward()
+    (expected * weights).sum().backward()
+    torch.testing.assert_close(ours.grad, theirs.grad, rtol=0, atol=1e-12)
+
+
+def test_losses_of_half_precision_logits_are_computed_in_single():
+    logits = torch.randn(7, 300, generator=torch.Generator().manual_seed(0)).bfloat16()
+    targets = torch.arange(7)
+    ours, theirs = logits.clone().requires_grad_(), logits.clone().requires_grad_()
+    losses = _TokenLosses.apply(ours, targets)
+    expected = torch.nn.functional.cross_entropy(theirs.float(), targets, reduction="none")
+    assert losses.dtype == torch.float32
+    torch.testing.assert_close(losses, expected, rtol=1e-6, atol=1e-6)
+    losses.sum().backward()
+    expected.sum().backward()
+    assert ours.grad.dtype == torch.bfloat16
+    torch.testing.assert_close(ours.grad, theirs.grad)
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_fast_attention_is_for_short_bf16_on_a_cpu_and_gives_the_same_losses(name, texts, tokens):
+    cpu = torch.device("cpu")
+    config = configured(texts, model={"name": name, **OPTIONS[name]})
+    model, _ = make_model(config, None, tokens)
+    model.eval()
+    before = model.config._attn_implementation
+    for device, precision, length in (
+        (cpu, "no", 64),
+        (torch.device("meta"), "bf16", 64),
+        (cpu, "bf16", 4096),
+    ):
+        use_fast_attention(model, device, precision, length)
+        assert model.config._attn_implementation == before
+    ids = torch.randint(5, tokens.size, (3, 20), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        expected = model(input_ids=ids).logits
+        use_fast_attention(model, cpu, "bf16", 64)
+        assert model.config._attn_implementation == "eager"
+        torch.testing.assert_close(model(input_ids=ids).logits, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 from reproduce_toy import made_record
 
-from gradaccord.reproduce.plan import missing, missing_files, plan
+from gradaccord.reproduce.plan import missing, missing_files, missing_inputs, plan
 
 
 def test_every_arm_variant_budget_and_seed_seeds_first(trio):
@@ -40,3 +40,13 @@ def test_absent_files_are_named_with_their_publisher(tmp_path):
     assert "dev.json" not in found
     assert "no --data folder was given" in missing_files(needs, publisher, None)
     assert missing_files(needs[:1], publisher, tmp_path) is None
+
+
+def test_an_encoder_that_was_not_pretrained_yet_is_named_with_its_command(trio, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config = {**trio.small.config, "model": "runs/multilingual-small/model"}
+    design = trio.small.model_copy(update={"config": config, "needs": []})
+    said = missing_inputs(design, None)
+    assert "`gradaccord pretrain multilingual-small --data DIR` makes it" in said
+    (tmp_path / "runs/multilingual-small/model").mkdir(parents=True)
+    assert missing_inputs(design, None) is None

@@ -74,7 +74,7 @@ def reproduce(
         from gradaccord.reproduce.dry_run import dry_run as rehearse
         from gradaccord.reproduce.entry import DATA, Size, all_entries, find_entry
         from gradaccord.reproduce.page import write_docs as write_pages
-        from gradaccord.reproduce.plan import missing, missing_files, plan
+        from gradaccord.reproduce.plan import missing, missing_inputs, plan
         from gradaccord.reproduce.run import Folders, run_entry
         from gradaccord.reproduce.table import tables
 
@@ -103,7 +103,7 @@ def reproduce(
                 for line in (*paragraph, ""):
                     screen.say(line)
             return
-        absent = missing_files(design.needs, design.publisher, data)
+        absent = missing_inputs(design, data)
         if absent is not None:
             raise ValueError(absent)
         left = missing(planned, results)

@@ -15,7 +15,7 @@ from torch.nn.utils import clip_grad_norm_
 
 from gradaccord.data.text.masking import Mask
 from gradaccord.pretrain.config import PretrainConfig
-from gradaccord.pretrain.model import MaskedLoss
+from gradaccord.pretrain.model import MaskedLoss, use_fast_attention
 from gradaccord.pretrain.packing import Packed, PackedRows
 from gradaccord.pretrain.problem import PretrainProblem
 from gradaccord.pretrain.results import HeldOut, PretrainProgress
@@ -59,6 +59,8 @@ class Loop:
             )
         self.config, self.problem, self.accelerator = config, problem, accelerator
         self.show, self.say = show, say
+        precision = accelerator.mixed_precision
+        use_fast_attention(problem.model, accelerator.device, precision, config.length)
         self.model = accelerator.prepare_model(MaskedLoss(problem.model)).train()
         self.rows = PackedRows(problem.train, config.balance, config.train.seed)
         self.generator = torch.Generator().manual_seed(config.train.seed)

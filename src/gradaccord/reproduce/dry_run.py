@@ -14,7 +14,7 @@ import yaml
 
 from gradaccord.reproduce.entry import COMPARE, FEWSHOT, Design, Entry, Plain, Size
 from gradaccord.reproduce.grid import Grid
-from gradaccord.reproduce.plan import Planned, missing_files
+from gradaccord.reproduce.plan import Planned, missing_inputs
 from gradaccord.reproduce.run import config_of
 from gradaccord.reproduce.special.pool import find_experiment
 from gradaccord.runs.duration import duration
@@ -33,7 +33,7 @@ def dry_run(
     """Paragraphs, one by one: settings, a table of times, and the whole."""
     design = entry.design(size)
     yield list(_described(entry, design, size))
-    absent = missing_files(design.needs, design.publisher, data)
+    absent = missing_inputs(design, data)
     if absent is not None:
         yield [f"Nothing was timed. {absent}"]
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from gradaccord.core.did_you_mean import nearest
-from gradaccord.reproduce.entry import Entry, Plain, Size
+from gradaccord.reproduce.entry import Design, Entry, Plain, Size
 from gradaccord.reproduce.merge import merged
 from gradaccord.reproduce.records import RunRecord, folder_of, record_file
+
+PRETRAINED = "runs/"  # where `gradaccord pretrain` leaves its encoders, below the current folder
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,25 @@ def plan(
 def missing(planned: Sequence[Planned], results: Path) -> list[Planned]:
     """Those without a record of the present settings."""
     return [one for one in planned if one.record(results) is None]
+
+
+def missing_inputs(design: Design, data: Path | None) -> str | None:
+    """A sentence about the data files or the encoder that a design lacks; None if all are there."""
+    return missing_files(design.needs, design.publisher, data) or missing_encoder(design)
+
+
+def missing_encoder(design: Design) -> str | None:
+    """A sentence about an encoder pretrained here that is not there, with the command that makes it."""
+    for variant, arm in itertools.product(design.variants, design.arms):
+        model = design.content(variant, arm).get("model")
+        name = model.get("name") if isinstance(model, Mapping) else model
+        if isinstance(name, str) and name.startswith(PRETRAINED) and not Path(name).is_dir():
+            recipe = Path(name).parts[1]
+            return (
+                f"The encoder {name} is needed, and is not in this folder: "
+                f"`gradaccord pretrain {recipe} --data DIR` makes it."
+            )
+    return None
 
 
 def missing_files(needs: Sequence[str], publisher: Mapping[str, str], data: Path | None) -> str | None:

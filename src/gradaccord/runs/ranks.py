@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import torch
 
 from gradaccord.core.failures import is_broken
+from gradaccord.runs.freed_memory import keep_freed_memory
 
 T = TypeVar("T")
 
@@ -29,6 +30,7 @@ def make_accelerator(precision: str, threads: int | None, **options: Any) -> Any
         gpu = torch.cuda.is_available()
         precision = "bf16" if gpu and torch.cuda.is_bf16_supported() else "fp32"
     mixed = {"fp32": "no"}.get(precision, precision)
+    keep_freed_memory()
     # Under torchrun on a CPU Accelerate joins the processes only if it is told that this is one.
     on_cpu = not torch.accelerator.is_available()
     atexit.register(_end_process_group)

@@ -130,13 +130,27 @@ def pretrained(
 
 
 def load_encoder(
-    source: str | Path, pooling: Pooling | None = None, attention: str | None = None
+    source: str | Path,
+    pooling: Pooling | None = None,
+    attention: str | None = None,
+    fresh: bool = False,
 ) -> HuggingFaceTrunk:
-    """The encoder of a folder or of a hub's model."""
+    """The encoder of a folder or of a hub's model.
+
+    fresh: only its architecture, with weights drawn from torch's global generator.
+    """
     model, missing = pretrained("AutoModel", source, attention=attention)
+    if fresh:
+        model, missing = _fresh_as(model), set()
     known = {n for n in missing if "pooler" in n.split(".") or n.startswith("decoder.")}
     check_complete(source, model, missing - known)
     return HuggingFaceTrunk(model, pooling, str(source))
+
+
+def _fresh_as(model: Any) -> Any:
+    """A model of the same class and configuration with fresh weights."""
+    with quiet():
+        return type(model)._from_config(model.config, dtype=model.dtype)
 
 
 def check_complete(

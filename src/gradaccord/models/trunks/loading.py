@@ -45,6 +45,7 @@ def load_trunk(name_or_folder: str | Path, pooling: Pooling | None = None, **opt
     decoder: keep the decoder of an encoder-decoder, which tasks that generate text need.
     attention: which attention of transformers is used ("eager" can be differentiated twice, "sdpa" is
         faster); None: its own choice.
+    pretrained: False for fresh weights in the same architecture, as a control.
 
     Options of bart: layers (of each half), width. Options of characters: pretrained (False: fresh
     weights, the same vocabulary), seed, steps and progress. Options of image networks: channels, small
@@ -84,10 +85,18 @@ def minilm_folder() -> Path:
 
 
 def _minilm(
-    *, pooling: Pooling | None = None, decoder: bool = False, attention: str | None = None
+    *,
+    pooling: Pooling | None = None,
+    decoder: bool = False,
+    attention: str | None = None,
+    pretrained: bool = True,
 ) -> Loaded:
     return _hugging_face(
-        minilm_folder(), pooling=pooling or "mean", decoder=decoder, attention=attention
+        minilm_folder(),
+        pooling=pooling or "mean",
+        decoder=decoder,
+        attention=attention,
+        pretrained=pretrained,
     )
 
 
@@ -97,15 +106,18 @@ def _hugging_face(
     pooling: Pooling | None = None,
     decoder: bool = False,
     attention: str | None = None,
+    pretrained: bool = True,
 ) -> Loaded:
     if decoder:
         from gradaccord.models.trunks.seq2seq import load_seq2seq
 
+        if not pretrained:
+            raise ValueError("`pretrained` is False, and `decoder` needs the weights: leave one out.")
         whole = load_seq2seq(source, pooling, attention)
         return whole, whole.tokens
     from gradaccord.models.trunks.huggingface import load_encoder
 
-    trunk = load_encoder(source, pooling, attention)
+    trunk = load_encoder(source, pooling, attention, fresh=not pretrained)
     return trunk, HuggingFaceTokens.load(source).limited(trunk.max_length, types=trunk.takes_types)
 
 
