@@ -27,7 +27,10 @@ PUBLISHED = {
     "minbert": {"table": [1, 2, 3], "figure": [1, 2, 3]},
     "gradient-sharing": {"table": [1], "figure": [2, 3, 4, 5, 6, 7, 8, 9, 10, 11]},
 }
-OWN = {"controls": ["label-noise", "sts-encoding", "valley"], "explore": ["spurious-cues"]}
+OWN = {
+    "controls": ["label-noise", "pretraining", "sts-encoding", "valley"],
+    "explore": ["spurious-cues"],
+}
 PRIMARY = {"arm": "pcgrad", "against": "plain", "smallest_effect": 1}
 FILES = sorted([*FOLDER.glob("*.yaml"), *ENTRIES.glob("*.yaml")])
 

@@ -7,7 +7,8 @@ import pytest
 from reproduce_toy import TRIO, save_made
 
 from gradaccord.reproduce.entry import all_entries
-from gradaccord.reproduce.page import drawings, pages, write_docs
+from gradaccord.reproduce.figures import drawings
+from gradaccord.reproduce.page import pages, write_docs
 
 ROOT = Path(__file__).parents[2]
 

@@ -17,7 +17,7 @@ from gradaccord.reproduce.records import (
     thinned,
 )
 from gradaccord.runs.files import LOG
-from gradaccord.runs.results import Results
+from gradaccord.runs.results import Results, TaskCosine
 
 
 @pytest.fixture
@@ -99,3 +99,13 @@ def test_a_record_keeps_what_no_skill_scores_on_its_split(tmp_path):
     assert made["chance"] == known
     made = from_training(made_results({"a": 70.0}, test={"a": 71.0}, references=known), tmp_path)
     assert made["chance"] == {}  # those are of dev
+
+
+@pytest.mark.parametrize("value", [0.25, math.nan])
+def test_the_cosines_of_pairs_are_kept_unless_one_is_missing(value, tmp_path):
+    results = made_results({"a": 70.0, "b": 60.0})
+    matrix = {"tasks": ["a", "b"], "matrix": [[1.0, value], [value, 1.0]], "mean": value}
+    results.evaluations[-1].task_cosine = TaskCosine(**matrix)
+    kept = from_training(results, tmp_path)["cosines"]
+    assert (kept is None) == math.isnan(value)
+    assert kept is None or kept.matrix == matrix["matrix"]

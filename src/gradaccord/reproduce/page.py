@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 
 from gradaccord.compare.statistics import short_p
 from gradaccord.reproduce.differences import current_records
+from gradaccord.reproduce.drawn import Drawn
 from gradaccord.reproduce.entry import PAPERS, Entry, Size
-from gradaccord.reproduce.figures import FIGURES, Drawn
+from gradaccord.reproduce.figures import drawings
 from gradaccord.reproduce.records import RunRecord
 from gradaccord.reproduce.table import interval, tables
 from gradaccord.reproduce.verdict import Status, command, status_of
@@ -43,12 +44,6 @@ def pages(entries: Mapping[str, Entry], results: Path) -> dict[str, str]:
     }
 
 
-def drawings(entries: Mapping[str, Entry], results: Path) -> list[Drawn]:
-    """The figures for which there are records."""
-    made = (draw(entries, results) for draw in FIGURES)
-    return [drawn for drawn in made if drawn is not None]
-
-
 def _results(entries: Mapping[str, Entry], found: Mapping[str, Status], results: Path) -> Iterator[str]:
     run = [name for name, status in found.items() if status.done]
     yield from ("# Results", "", MADE, "")
@@ -62,21 +57,25 @@ def _results(entries: Mapping[str, Entry], found: Mapping[str, Status], results:
     yield f"{len(run)} of {len(entries)} entries have runs; the others are listed at the end."
     yield from ("", "## Primary tests", "")
     yield from _primary(entries, found)
-    figures = {drawn.entry: drawn for drawn in drawings(entries, results)}
-    if "" in figures:
-        yield from (figures[""].markdown, "")
+    figures = drawings(entries, results)
+    yield from _shown(figures, "")
     for paper, names in groupby(run, key=lambda name: entries[name].paper):
         yield from (f"## {PAPERS[paper]}", "")
         for name in names:
             yield from _entry(entries[name], found[name], results)
-            if name in figures:
-                yield from (figures[name].markdown, "")
+            yield from _shown(figures, name)
     yield from ("## Without runs", "", *table_head("entry", "what", "status", "command"))
     for name, entry in entries.items():
         if name not in run:
             status = found[name]
             reason = f"{status.text}: {entry.recipe_only}" if entry.recipe_only else status.text
             yield table_row((name, entry.title, reason, f"`{command(entry)}`"))
+
+
+def _shown(figures: Sequence[Drawn], entry: str) -> Iterator[str]:
+    for drawn in figures:
+        if drawn.entry == entry:
+            yield from (drawn.markdown, "")
 
 
 def _primary(entries: Mapping[str, Entry], found: Mapping[str, Status]) -> Iterator[str]:

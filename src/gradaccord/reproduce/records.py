@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,7 +16,7 @@ from gradaccord.probe.alignment import AlignmentProbe
 from gradaccord.runs.about import About, about, read_about
 from gradaccord.runs.files import LOG
 from gradaccord.runs.log import StepRecord, records
-from gradaccord.runs.results import Cost, Results, Scores, TaskErrors
+from gradaccord.runs.results import Cost, Results, Scores, TaskCosine, TaskErrors
 from gradaccord.runs.versioned import Versioned
 from gradaccord.tasks.error_analysis import Confusion, Histogram
 from gradaccord.tasks.task import main_score
@@ -75,6 +76,7 @@ class RunRecord(Versioned):
     chance: dict[str, dict[str, float]] = {}  # task -> `chance` and `majority` on the main metric
     train_loss: Number = math.nan
     probes: dict[str, float] = {}  # at the last evaluation
+    cosines: TaskCosine | None = None  # at the last evaluation that measured them
     curve: list[Point] = []
     alignment: dict[str, list[float]] = {}  # steps, dot, cosine: moving means of the steps
     errors: dict[str, Errors] = {}
@@ -176,6 +178,7 @@ def from_training(results: Results, folder: Path) -> dict[str, Any]:
         "chance": _chance(results),
         "train_loss": results.train_loss,
         "probes": _probes(results.last),
+        "cosines": _cosines(results),
         "curve": thinned([_point(one, results) for one in results.evaluations]),
         "alignment": _alignment(folder / LOG),
         "errors": errors,
@@ -197,6 +200,15 @@ def _chance(results: Results) -> dict[str, dict[str, float]]:
         for task, own in known.items()
         if own is not None
     }
+
+
+def _cosines(results: Results) -> TaskCosine | None:
+    """The last matrix; none if a task had no gradient, since JSON has no NaN."""
+    measured = [one.task_cosine for one in results.evaluations if one.task_cosine is not None]
+    if not measured or not all(map(math.isfinite, chain(*measured[-1].matrix))):
+        return None
+    rows = [[float(f"{value:.{DIGITS}g}") for value in row] for row in measured[-1].matrix]
+    return measured[-1].model_copy(update={"matrix": rows})
 
 
 def _probes(measured: Any) -> dict[str, float]:
