@@ -82,7 +82,7 @@ def _device() -> Iterator[str]:
 
 
 def _difference(name: str) -> Iterator[str]:
-    """Whether DotProd by differences is noise on this model, next to the paper's step of 1e-7."""
+    """How exact DotProd by differences is on this model, with its own step and the paper's 1e-7."""
     from functools import partial
 
     import torch

@@ -12,7 +12,7 @@ from gradaccord.tasks.error_analysis import Confusion
 from gradaccord.train.file_evaluation import FileEvaluation
 
 MATRIX = 6  # classes whose confusions fit as a matrix
-PAIRS = 10  # confusions that are listed of more classes
+PAIRS = 10  # confusions that are listed if there are more classes
 NAME = 12  # characters of a class in the matrix
 
 
