@@ -14,7 +14,7 @@ def fewer_than_asked(running: int) -> str | None:
     asked = int(os.environ.get("WORLD_SIZE", "1") or 1)
     if asked > running:
         return (
-            f"WORLD_SIZE asks for {asked} processes and {running} runs here by itself: start them with "
+            f"WORLD_SIZE asks for {asked} processes, and {running} runs here: start them with "
             f"torchrun --nproc-per-node {asked}."
         )
     by_accelerate = "ACCELERATE_MIXED_PRECISION" in os.environ and "MASTER_ADDR" in os.environ
