@@ -56,7 +56,7 @@ def test_the_loss_is_the_architectures_own(name, texts, tokens):
     [
         ({"model": "brt"}, "did you mean 'bert'"),
         ({"model": {**MODEL, "hiden_size": 32}}, "did you mean 'hidden_size'"),
-        ({"model": {**MODEL, "num_attention_heads": 5}}, "cannot be made"),
+        ({"model": {**MODEL, "num_attention_heads": 5}}, "cannot be built"),
         ({"length": 100}, "the model has 64 positions"),
     ],
 )
@@ -76,7 +76,7 @@ def test_positions_follow_the_length_where_none_are_given(texts, tokens):
 def test_a_model_that_is_trained_further_keeps_its_tokenizer_and_sizes(learned, texts):
     folder = str(learned[0] / "model")
     for changes, said in (
-        ({"model": folder}, "which has its own: leave it out"),
+        ({"model": folder}, "has its own tokenizer: leave it out"),
         (
             {"model": {"name": folder, "hidden_size": 3}, "tokenizer": None},
             "`model.hidden_size` is for",

@@ -1,7 +1,7 @@
 """A tokenizer trained on the texts: Unigram or WordPiece, with the languages balanced by p ~ N^0.3.
 
 The trainers of `tokenizers` break ties by the order of their hash tables: two trainings on one text may
-differ in a few pieces or scores. A run keeps the one that it has, and so does the cache.
+differ in a few pieces or scores. Therefore a run keeps its tokenizer, and so does the cache.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gradaccord.pretrain.texts import Texts
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 UNKNOWN, FIRST, END = SPECIAL[1:4]
-_FORMAT = 1  # to be raised when another tokenizer would come out
+_FORMAT = 1  # raise it with any change that makes another tokenizer
 
 
 def trained_tokenizer(
@@ -63,12 +63,12 @@ def balanced(texts: Sequence[Texts], config: PretrainConfig, watch: Watch = NOBO
     sample: list[str] = []
     for done, own in enumerate(texts):
         watch.at("sampling texts for the tokenizer", done, len(texts))
-        sample += _some(own, shares[own.language] * total, config.train.seed)
+        sample += _sampled(own, shares[own.language] * total, config.train.seed)
     return sample
 
 
-def _some(own: Texts, characters: float, seed: int) -> Iterator[str]:
-    """Texts of a language in random order, as many as have so many characters."""
+def _sampled(own: Texts, characters: float, seed: int) -> Iterator[str]:
+    """Texts of a language in random order, until they have this many characters."""
     lines = [*own.of_role(0)]
     generator = torch.Generator().manual_seed(seed)
     while characters > 0:
@@ -80,7 +80,7 @@ def _some(own: Texts, characters: float, seed: int) -> Iterator[str]:
 
 
 def _train(asked: TokenizerConfig, sample: list[str], watch: Watch) -> Any:
-    """A `tokenizers.Tokenizer`; its own bars are not shown."""
+    """A trained `tokenizers.Tokenizer`; its own progress bars are not shown."""
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
     from tokenizers.processors import TemplateProcessing
 
@@ -123,7 +123,7 @@ def _train(asked: TokenizerConfig, sample: list[str], watch: Watch) -> Any:
 
 
 def _rare(counts: Mapping[str, int], asked: TokenizerConfig) -> dict[int, str]:
-    """Characters beyond those that make up the covered share, which are not to be pieces."""
+    """Characters beyond the covered share, which do not become pieces: each is mapped to a space."""
     total, seen, rare = sum(counts.values()), 0, {}
     for character, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         if seen >= asked.coverage * total:
