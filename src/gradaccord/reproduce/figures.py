@@ -24,7 +24,7 @@ GREY = "#888888"
 
 @dataclass(frozen=True)
 class Drawn:
-    """A figure. entry: below which it stands; empty: at the top."""
+    """A figure. entry: the one it is shown below; empty: at the top of the page."""
 
     file: str
     caption: str
@@ -38,12 +38,12 @@ class Drawn:
 
     def save(self, path: Path) -> None:
         """Write it as a PNG."""
-        figure, nobody = self.make(), {"Software": None}
-        write_atomic(path, lambda f: figure.savefig(f, format="png", dpi=100, metadata=nobody))
+        figure, metadata = self.make(), {"Software": None}
+        write_atomic(path, lambda f: figure.savefig(f, format="png", dpi=100, metadata=metadata))
 
 
 def primary_tests(entries: Mapping[str, Entry], results: Path) -> Drawn | None:
-    """Every primary test that is run to its end, in units of the smallest effect worth having."""
+    """Every primary test with a result, in units of the smallest effect worth having."""
     rows = []
     for name, entry in entries.items():
         status = status_of(entry, results)
@@ -79,7 +79,7 @@ def primary_tests(entries: Mapping[str, Entry], results: Path) -> Drawn | None:
 
 
 def valley(entries: Mapping[str, Entry], results: Path) -> Drawn | None:
-    """The summed loss over the steps, a line a start."""
+    """The summed loss over the steps, one line per start."""
     entry = entries.get(VALLEY)
     records = current_records(entry, results) if entry else []
     if not records:
