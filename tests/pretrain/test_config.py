@@ -53,7 +53,7 @@ def test_what_a_run_writes_down_is_read_again(tmp_path):
         ("texts: xnli\ntrain: {lr: -1}\n", "line 2: `train.lr` is -1: input should be greater than 0"),
         (
             "texts: xnli\ntrain: {steps: 5, epochs: 1}\n",
-            "both set the length of the run: give one of them",
+            "both set the length: give one of them",
         ),
         ("texts: xnli\ntokenizer: {kind: bpe}\n", "`tokenizer.kind` is 'bpe'"),
         ("texts: xnli\ntokenizer: {name: bert, size: 99}\n", "`size` is for a new one"),

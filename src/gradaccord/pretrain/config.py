@@ -87,7 +87,7 @@ class PretrainTrainConfig(Section):
     @model_validator(mode="after")
     def _one_length(self) -> PretrainTrainConfig:
         if self.steps is not None and self.epochs is not None:
-            raise ValueError("`steps` and `epochs` both set the length of the run: give one of them")
+            raise ValueError("`steps` and `epochs` both set the length: give one of them")
         return self
 
 

@@ -311,7 +311,7 @@ class TrainConfig(Section):
     def _one_length(self) -> TrainConfig:
         given = [n for n in ("epochs", "steps", "gradients", "seconds") if getattr(self, n) is not None]
         if len(given) > 1:
-            raise ValueError(f"`{given[0]}` and `{given[1]}` both set the length of the run: give one of them")
+            raise ValueError(f"`{given[0]}` and `{given[1]}` both set the length: give one of them")
         return self
 
 
