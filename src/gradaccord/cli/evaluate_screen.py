@@ -64,15 +64,15 @@ def _confusion(confusion: Confusion) -> Table:
             table.add_row(Text(_cut(label)), *(f"{count:,}" for count in counts))
         return table
     pairs = [
-        (count, truth, said)
+        (count, truth, predicted)
         for truth, counts in zip(confusion.labels, confusion.counts, strict=True)
-        for said, count in zip(confusion.labels, counts, strict=True)
-        if truth != said and count
+        for predicted, count in zip(confusion.labels, counts, strict=True)
+        if truth != predicted and count
     ]
     for heading in ("times", "truth", "taken for"):
         table.add_column(heading)
-    for count, truth, said in sorted(pairs, key=lambda one: -one[0])[:PAIRS]:
-        table.add_row(f"{count:,}", Text(truth), Text(said))
+    for count, truth, predicted in sorted(pairs, key=lambda one: -one[0])[:PAIRS]:
+        table.add_row(f"{count:,}", Text(truth), Text(predicted))
     return table
 
 

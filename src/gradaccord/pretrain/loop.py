@@ -109,7 +109,7 @@ class Loop:
             yield self.step
 
     def take_step(self, log: Log) -> None:
-        """One optimiser step on a batch, of which every process computes its part."""
+        """One optimiser step on a batch; every process computes its part of it."""
         began, train = time.perf_counter(), self.config.train
         drawn = self.rows.draw(train.batch_size)
         ids, begins = self._batch(self.problem.train, drawn)

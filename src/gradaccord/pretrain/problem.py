@@ -49,12 +49,12 @@ def load_problem(
 ) -> PretrainProblem:
     """Read, tokenise, build the model. folder: of the data sets. tokenizer: the run's own, if saved."""
     source = source_of(config)
-    asked = None if config.tokenizer is None else config.tokenizer.name
+    named = None if config.tokenizer is None else config.tokenizer.name
     texts = load_texts(config, folder, watch)
     if tokenizer is not None and tokenizer.is_dir():
         tokens = HuggingFaceTokens.load(tokenizer)
-    elif asked or source:
-        tokens = HuggingFaceTokens.load(asked or source or "")
+    elif named or source:
+        tokens = HuggingFaceTokens.load(named or source or "")
     else:
         tokens = trained_tokenizer(config, texts, watch)
     with seeded(config.train.seed):

@@ -1,4 +1,4 @@
-"""What depends on the share of a run that is over: the learning rate, and whether something is due."""
+"""What depends on the share of a run that is done: the learning rate, and whether something is due."""
 
 from __future__ import annotations
 
