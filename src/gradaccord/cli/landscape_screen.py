@@ -44,7 +44,7 @@ def introduction(settings: LandscapeSettings) -> str:
     """The problem and the settings, shown before the runs."""
     return (
         "Three tasks on a plane, L_i = -200 exp(-0.2 |φ - x_i|), each with its optimum\n"
-        "x1 = (0, 10), x2 = (0, 0), x3 = (10, 0): every x_i is a trap. Which methods fall in?\n"
+        "x1 = (0, 10), x2 = (0, 0), x3 = (10, 0): every x_i is a trap.\n"
         f"Three starts, {settings.seeds} seed{'s' if settings.seeds > 1 else ''}, {settings.steps} "
         f"steps; Reptiles: {settings.outer_steps} outer steps of\n{settings.inner_steps} inner ones, "
         f"η = {settings.outer_lr:g}."

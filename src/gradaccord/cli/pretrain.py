@@ -36,8 +36,8 @@ def pretrain(
 
     Texts are files, folders or data sets, by language; a tokenizer is trained
     on them if none is named. DIR/model can be loaded by AutoModel, and named as
-    `model` in other configurations. Ctrl-C saves; --resume continues bit for bit. For several
-    processes use torchrun -m gradaccord pretrain. For example:
+    `model` in other configurations. Ctrl-C saves; --resume continues bit for
+    bit. For several processes use torchrun -m gradaccord pretrain. For example:
 
     [bold]gradaccord pretrain multilingual-small train.steps=20000 --data DIR[/bold]
     """
