@@ -56,7 +56,7 @@ def test_costs_stand_beside_plain_training_and_all_fits_80_columns():
     assert ["sum", "20", "ms", "1.00", "x", "10", "MB"] in rows
     words = " ".join(text.split())
     assert "2.50 million trained parameters, 80.0% shared by two tasks or more" in words
-    assert "Gradients that they take on a batch: dotprod 3, the others 1." in words
+    assert "Gradients that they compute per batch: dotprod 3, the others 1." in words
     assert "sam cannot be used here: it needs one task" in words
     assert "- pcgrad (1.50 x): " in words
     assert "10 runs (5 seeds of each method), about 1:05 of processor time each, 10:50 in all:" in words

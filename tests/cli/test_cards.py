@@ -222,7 +222,7 @@ def test_files_that_no_question_can_be_read_from_are_refused(encoder, tmp_path, 
     (tmp_path / "in.conll").write_text("fox\tB-PER\n\n")
     wrong = said(capsys, "predict", encoder, "--task", "tagging", "--file", tmp_path / "in.conll")
     assert "in.conll" in wrong
-    assert "a text or JSON object a line" in wrong
+    assert "a text or JSON object per line" in wrong
 
 
 def test_an_image_is_asked_for_in_python(network, capsys):

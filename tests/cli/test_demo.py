@@ -44,7 +44,7 @@ def test_the_whole_demo_through_the_command_line(small: tuple[Path, list[str], s
     found = said.split("What was found:\n")[1].splitlines()
     begins = [" ".join(line.split()[:2]) for line in found[:4]]
     assert begins == ["On the", "On unseen", "In a", "On the"]
-    assert "a look, not a result" in found[4]
+    assert "a preview, not a result" in found[4]
     page = (out / "report.html").read_text(encoding="utf-8")
     titles = ("Three optima on a plane", "A valley of two tasks", "Characters from one picture each")
     for expected in (*titles, found[0]):

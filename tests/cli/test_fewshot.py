@@ -212,7 +212,7 @@ def test_a_folder_in_use_is_not_overwritten_and_resume_keeps_settings(pictures, 
         ValueError, match=r"has inner_lr=0.1, not 0.3: resume it with the same settings"
     ):
         Run(changed, load(pictures), out / "seed-0")
-    assert "finished before" in call("train", "--resume", out).output
+    assert "already finished" in call("train", "--resume", out).output
     longer = call("train", "--resume", out, "--iterations", 3)
     assert longer.exit_code == 0, longer.output
     assert "nowhere holds no run" in one_line(call("train", "--resume", "nowhere").output)
@@ -302,7 +302,7 @@ def test_photos_of_any_shape_are_made_squares(tmp_path):
     options = ["--data", photos, *SMALL, "--iterations", 2, "--ways", 3]
     result = call("train", *options, "--out", tmp_path / "run")
     assert result.exit_code == 0, result.output
-    assert "The pictures are resized to 20x20; --size takes another side." in result.output
+    assert "The pictures are resized to 20x20; --size sets another size." in result.output
     assert json.loads((tmp_path / "run" / "settings.json").read_text())["size"] == 20
     chosen = call("train", *options, "--size", 16, "--out", tmp_path / "other")
     assert chosen.exit_code == 0, chosen.output
@@ -351,7 +351,7 @@ def test_ctrl_c_in_the_test_says_how_to_go_on(pictures, tmp_path, monkeypatch) -
         patched.setattr(Run, "test", interrupted)
         stopped = call("train", *options, "--out", tmp_path / "run")
     assert stopped.exit_code == 130
-    assert f"is kept. Go on with: gradaccord fewshot train --resume {tmp_path / 'run'}" in one_line(
+    assert f"is kept. Continue with: gradaccord fewshot train --resume {tmp_path / 'run'}" in one_line(
         stopped.output
     )
     again = call("train", "--resume", tmp_path / "run")

@@ -124,6 +124,6 @@ def test_a_file_without_a_header_is_asked_by_names_in_order(trained, tmp_path, c
 def test_the_name_of_a_file_is_not_taken_for_a_text(trained, tmp_path, capsys):
     path = tmp_path / "in.txt"
     path.write_text("a text\n")
-    assert f"is a file, and not a text: give it as --file {path}." in said(
+    assert f"is a file, not a text: give it as --file {path}." in said(
         capsys, "predict", trained, "--task", "film", str(path)
     )

@@ -48,7 +48,7 @@ def test_a_dry_run_counts_and_estimates_and_writes_no_run(file, tmp_path, capsys
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [
-        (["texts=none.txt"], "which is not there"),
+        (["texts=none.txt"], "which does not exist"),
         (["texts=empty.txt"], "is empty: fetch it again, or leave it out."),
         (["texts=latin.txt"], "is not UTF-8: convert the file to UTF-8, or set `encoding`."),
         (["tokenizer.size=90000"], "and the texts support "),

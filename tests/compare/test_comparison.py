@@ -42,7 +42,10 @@ def test_a_file_of_0_1_is_read(content, tmp_path):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"version": 2}, "has version 2, and this gradaccord reads versions up to 1: upgrade it"),
+        (
+            {"version": 2},
+            "has version 2, and this gradaccord reads versions up to 1: upgrade gradaccord",
+        ),
         ({"methods": [{"method": "sum"}]}, "is damaged"),
     ],
 )

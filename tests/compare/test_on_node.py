@@ -7,7 +7,7 @@ import pytest
 from train_toy import same, weights
 
 from gradaccord.compare import on_node
-from gradaccord.compare.on_node import Changes, Copier, Order, contents, train_on_node
+from gradaccord.compare.on_node import Changes, Copier, Order, all_files, train_on_node
 from gradaccord.compare.processes import Run, write_wanted
 from gradaccord.compare.specs import Spec
 from gradaccord.runs.results import Results
@@ -78,10 +78,10 @@ def test_a_run_comes_back_from_a_node_and_goes_on_on_another(configured, tmp_pat
 
         return told
 
-    assert train_on_node(order, lambda: contents(run.folder), report(1)) == 130
+    assert train_on_node(order, lambda: all_files(run.folder), report(1)) == 130
     assert 0 < run.share < 1
     assert not Results.exists(run.folder)
-    assert train_on_node(order, lambda: contents(run.folder), report(0)) == 0
+    assert train_on_node(order, lambda: all_files(run.folder), report(0)) == 0
     assert "Continued at step" in (run.folder / "output.txt").read_text()
     assert Results.read(run.folder).cost.steps == 200
     train_run(config, tmp_path / "whole")
@@ -91,4 +91,4 @@ def test_a_run_comes_back_from_a_node_and_goes_on_on_another(configured, tmp_pat
 def test_a_node_with_another_version_refuses_in_one_sentence(tmp_path):
     order = Order(tmp_path, (tmp_path / "mark", ""), None, 1, version="0.0.1")
     with pytest.raises(ValueError, match=r"on this node and 0\.0\.1 where the command runs: install"):
-        train_on_node(order, lambda: contents(Path()), lambda changes: 0)
+        train_on_node(order, lambda: all_files(Path()), lambda changes: 0)

@@ -32,7 +32,7 @@ def test_ranges():
     ("text", "said"),
     [
         ("trian.lr=1e-5..1e-3", "the top level has no key 'trian': did you mean 'train'"),
-        ("train.lr.low=1..2", "goes into 'lr', which holds 2e-05"),
+        ("train.lr.low=1..2", "sets a key of 'lr', which is 2e-05 and has no keys"),
     ],
 )
 def test_a_range_of_what_does_not_exist_is_told(text, said, tmp_path):

@@ -59,7 +59,7 @@ def test_a_run_of_one_process_is_not_continued_by_two(launched):
         assert code == 2
         assert said == (
             f"gradaccord: The run in {folder / 'one' / 'checkpoints'} was saved by 1 process, and 2 "
-            "run here: resume it with as many, or choose another --out.\n"
+            "run here: resume it with the same number, or choose another --out.\n"
         )
 
 
@@ -76,7 +76,7 @@ def test_the_end_of_one_process_ends_the_other_with_one_sentence(launched):
     code, said, seconds = left["died"]
     assert code == 1
     assert said == (
-        "gradaccord: Another process of this run has ended, and this one with it: see what that one "
-        "said, and go on with --resume.\n"
+        "gradaccord: Another process of this run has ended, and this one with it: see that one's "
+        "message, and continue with --resume.\n"
     )
     assert seconds < 60

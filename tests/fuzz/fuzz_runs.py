@@ -39,7 +39,7 @@ def report(folder: Path) -> Any:
     from gradaccord.report.page import write_report
 
     with warnings.catch_warnings():  # lines of a log that cannot be read are left out with a note
-        warnings.filterwarnings("ignore", message=".*what cannot be read is left out")
+        warnings.filterwarnings("ignore", message=".*unreadable lines are left out")
         return write_report(folder / "run", folder / "page.html")
 
 

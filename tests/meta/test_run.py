@@ -288,7 +288,7 @@ def test_best_weights_that_are_all_lost_are_chosen_anew_and_it_is_said(pictures,
     assert Run(settings, splits, folder).train()
     for path in folder.glob("best-*.pt"):
         _damage(path, "flipped")
-    with pytest.raises(RunFolderError, match=r"its checksum differs.*: go on with .* --resume"):
+    with pytest.raises(RunFolderError, match=r"its checksum differs.*: continue with .* --resume"):
         Trained(folder, splits)
     said: list[str] = []
     run = Run(settings, splits, folder, say=said.append)

@@ -62,7 +62,7 @@ def test_the_newest_whose_best_weights_are_intact_is_taken(tmp_path, how):
     assert [*lost_best(tmp_path, newest)] == [3]
     assert states[newest_with_best(tmp_path, states, said.append)]["step"] == 2
     assert how in said[0]
-    with pytest.raises(RunFolderError, match=f"best-3.pt is {how}.*: go on with gradaccord fewshot"):
+    with pytest.raises(RunFolderError, match=f"best-3.pt is {how}.*: continue with gradaccord fewshot"):
         read_best(tmp_path, 3, newest["best_sums"][3])
     (tmp_path / "best-1.pt").unlink()
     assert states[newest_with_best(tmp_path, states, said.append)]["step"] == 4

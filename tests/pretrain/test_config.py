@@ -51,7 +51,10 @@ def test_what_a_run_writes_down_is_read_again(tmp_path):
         ("texts: {de: []}\n", "give at least one file, folder or set"),
         ("texts: xnli\ntrian: {}\n", "line 2: the top level has no key 'trian': did you mean 'train'"),
         ("texts: xnli\ntrain: {lr: -1}\n", "line 2: `train.lr` is -1: input should be greater than 0"),
-        ("texts: xnli\ntrain: {steps: 5, epochs: 1}\n", "both say how long: give one of them"),
+        (
+            "texts: xnli\ntrain: {steps: 5, epochs: 1}\n",
+            "both set the length: give one of them",
+        ),
         ("texts: xnli\ntokenizer: {kind: bpe}\n", "`tokenizer.kind` is 'bpe'"),
         ("texts: xnli\ntokenizer: {name: bert, size: 99}\n", "`size` is for a new one"),
         ("texts: xnli\nlength: 4\n", "`length` is 4"),
@@ -64,5 +67,5 @@ def test_mistakes_get_a_sentence_with_their_line(tmp_path, text, said):
 
 
 def test_an_unknown_recipe_names_those_there_are():
-    with pytest.raises(ConfigError, match="nor a recipe of that name: multilingual-small"):
+    with pytest.raises(ConfigError, match="the recipes are multilingual-small"):
         read_pretrain_config("multilingual-smal")

@@ -114,7 +114,7 @@ def test_fast_attention_is_for_short_bf16_on_a_cpu_and_gives_the_same_losses(nam
     [
         ({"model": "brt"}, "did you mean 'bert'"),
         ({"model": {**MODEL, "hiden_size": 32}}, "did you mean 'hidden_size'"),
-        ({"model": {**MODEL, "num_attention_heads": 5}}, "cannot be made"),
+        ({"model": {**MODEL, "num_attention_heads": 5}}, "cannot be built"),
         ({"length": 100}, "the model has 64 positions"),
     ],
 )
@@ -134,7 +134,7 @@ def test_positions_follow_the_length_where_none_are_given(texts, tokens):
 def test_a_model_that_is_trained_further_keeps_its_tokenizer_and_sizes(learned, texts):
     folder = str(learned[0] / "model")
     for changes, said in (
-        ({"model": folder}, "which has its own: leave it out"),
+        ({"model": folder}, "has its own tokenizer: leave it out"),
         (
             {"model": {"name": folder, "hidden_size": 3}, "tokenizer": None},
             "`model.hidden_size` is for",

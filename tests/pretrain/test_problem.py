@@ -8,7 +8,7 @@ import pytest
 import torch
 from pretrain_toy import COUNTS, configured
 
-from gradaccord.pretrain.problem import describe, load_problem
+from gradaccord.pretrain.problem import load_problem, start_messages
 
 ALONE = SimpleNamespace(num_processes=1, mixed_precision="no", device=torch.device("cpu"))
 
@@ -45,12 +45,12 @@ def test_the_seed_decides_on_the_weights_and_the_random_state_stays(problem, tex
 
 
 def test_what_will_be_trained_is_said_with_its_counts(problem, texts):
-    said = [*describe(configured(texts), problem, ALONE)]
+    said = [*start_messages(configured(texts), problem, ALONE)]
     tokens = sum(len(own.flat) for own in problem.train)
     rows = sum(map(len, problem.train))
     assert said[0].startswith("bert, fresh weights: 0.0 M weights, 260 pieces; cpu, fp32")
     assert said[1].startswith(
         f"3 languages, 432 texts: {tokens:,} tokens in {rows:,} sequences of 32; "
     )
-    assert said[2] == f"8 steps of 8 sequences: {64 / rows:.2f} times as many as there are."
+    assert said[2] == f"8 steps of 8 sequences: {64 / rows:.2f} passes over all texts."
     assert len(said) == 3

@@ -94,7 +94,7 @@ def test_texts_left_out_are_counted(texts, tmp_path):
     config = configured(texts, leave_out=str(tmp_path / "test.txt"), train={"steps": 1})
     results = pretrain(config, tmp_path / "run", say=said.append)
     assert results.left_out == {"de": 1}
-    assert any("Left out, since sets for evaluation hold them: 1 texts" in one for one in said)
+    assert any("Left out because evaluation sets contain them: 1 texts" in one for one in said)
 
 
 @pytest.fixture

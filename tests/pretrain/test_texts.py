@@ -110,11 +110,11 @@ def test_other_encodings_are_read_when_they_are_named(tmp_path, cache):
 def test_missing_sources_get_a_sentence(tmp_path, cache):
     (tmp_path / "empty").mkdir()
     for source, said in (
-        (str(tmp_path / "none.txt"), "which is not there"),
+        (str(tmp_path / "none.txt"), "which does not exist"),
         (str(tmp_path / "empty"), "holds no file that ends in .txt"),
         ("comon-voice-text", "did you mean 'common-voice-text'"),
     ):
         with pytest.raises(ValueError, match=said):
             load_texts(configured([source]), tmp_path)
-    with pytest.raises(ValueError, match="of which no dev or test split was found"):
+    with pytest.raises(ValueError, match="which has no dev or test split here"):
         load_texts(configured([str(write_texts(tmp_path / "t"))], leave_out="xnli"), tmp_path)

@@ -36,7 +36,7 @@ def test_a_record_comes_back_as_it_was_written(planned, tmp_path):
     assert found.value() == 62.5
     assert math.isnan(found.train_loss)
     path.write_text(path.read_text().replace('"version": 1', '"version": 9'))
-    with pytest.raises(ValueError, match="upgrade it"):
+    with pytest.raises(ValueError, match="upgrade gradaccord"):
         read_records(tmp_path, planned.entry)
 
 

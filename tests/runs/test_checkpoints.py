@@ -163,7 +163,7 @@ def test_a_full_disk_at_the_first_one_names_file_and_remedy_and_no_one_before(tm
         Checkpoints(tmp_path).save(1, {"step": 1})
     assert str(raised.value) == (
         f"The checkpoint {tmp_path / 'step-00000001'} cannot be written (No space left on device): "
-        "make room and go on with --resume."
+        "make room and continue with --resume."
     )
 
 

@@ -50,8 +50,7 @@ def test_nothing_is_said_where_all_run(monkeypatch):
 def test_a_world_that_was_not_joined_is_told_with_both_numbers(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "4")
     assert fewer_than_asked(1) == (
-        "WORLD_SIZE asks for 4 processes and 1 runs here by itself: start them with torchrun "
-        "--nproc-per-node 4."
+        "WORLD_SIZE asks for 4 processes, and 1 runs here: start them with torchrun --nproc-per-node 4."
     )
 
 

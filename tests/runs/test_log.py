@@ -45,7 +45,7 @@ def test_a_broken_line_is_skipped_with_a_note_and_the_later_ones_stay(tmp_path):
     path.write_bytes(b"\n".join(lines))
     said = []
     assert [record["step"] for record in read_log(path, said.append)] == [1, 2]
-    assert said == [f"{path}, line 2 and 4 more: what cannot be read is left out."]
+    assert said == [f"{path}, line 2 and 4 more: unreadable lines are left out."]
     cut_to_step(path, 2, said.append)
     assert len(said) == 2
     assert path.read_text() == '{"step": 1}\n{"step": 2}\n'
@@ -82,7 +82,9 @@ def test_a_full_disk_names_the_log_and_the_remedy():
         pytest.skip("this system has no /dev/full")
     log = Log(full)
     log.write(event="step")
-    said = "/dev/full cannot be written (No space left on device): make room, and go on with --resume."
+    said = (
+        "/dev/full cannot be written (No space left on device): make room, and continue with --resume."
+    )
     for act in (log.flush, log.close):
         with pytest.raises(RunFolderError) as raised:
             act()

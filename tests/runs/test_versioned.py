@@ -40,7 +40,7 @@ def test_without_a_version_it_is_the_first(tmp_path):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ({"version": 3, "seconds": 1}, "has version 3, .* reads versions up to 2: upgrade it"),
+        ({"version": 3, "seconds": 1}, "has version 3, .* reads versions up to 2: upgrade gradaccord"),
         ({"version": "2", "seconds": 1}, "its version is '2'"),
         ({"version": 2}, r"is damaged \(`seconds`: Field required\): measure again"),
         ({"seconds": 1, "steps": {"a": "x"}}, "`steps.a`: Input should be a valid integer"),

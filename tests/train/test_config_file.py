@@ -52,7 +52,7 @@ def test_overrides_reach_into_shorthands(file):
         (("epochs: 3", "epoch: 3"), "line 7: train has no key 'epoch': did you mean 'epochs'?"),
         (("lr: 2e-5", "lr: fast"), "line 8: `train.lr` is 'fast'"),
         (("lr: 2e-5", "lr: -1"), "greater than 0"),
-        (("epochs: 3", "epochs: 3\n  steps: 4"), "`epochs` and `steps` both say how long"),
+        (("epochs: 3", "epochs: 3\n  steps: 4"), "`epochs` and `steps` both set the length"),
         (("tasks:", "task:"), "line 2: the top level has no key 'task': did you mean 'tasks'?"),
         (("sst: sst", "sst: {data: sst, evaluate_only: true, source: x}"), "name a trained task"),
         (

@@ -16,7 +16,7 @@ from gradaccord.runs.lock import locked
         (["train.lr=fast"], "`train.lr` is 'fast': input should be a valid number"),
         (["train.lr=-1"], "`train.lr` is -1: input should be greater than 0"),
         (["train.batchsize=8"], "train has no key 'batchsize': did you mean 'batch_size'?"),
-        (["train.epochs=1"], "`epochs` and `steps` both say how long: give one of them"),
+        (["train.epochs=1"], "`epochs` and `steps` both set the length: give one of them"),
         (["method=pcgard"], "The method 'pcgard' is unknown: did you mean 'pcgrad'?"),
         (["method=dotprod", "method.wieght=1"], "has no option 'wieght': did you mean 'weight'?"),
         (["method=torchjd"], "The method 'torchjd' needs a `weighting`: e.g. UPGrad"),

@@ -70,7 +70,7 @@ def test_ctrl_c_saves_and_prints_how_to_go_on(written, tmp_path, command, capsys
     last = out.strip().splitlines()[-1]
     step = int(sorted(tmp_path.glob("run/checkpoints/step-*"))[-1].name.removeprefix("step-"))
     assert 5 <= step < 60
-    assert last.startswith(f"Saved at step {step}. Go on with: gradaccord train {file} --out ")
+    assert last.startswith(f"Saved at step {step}. Continue with: gradaccord train {file} --out ")
     assert last.endswith(" --resume")
     said(capsys, *arguments, "--resume", code=0)
     said(capsys, "train", file, "--out", tmp_path / "whole", code=0)

@@ -42,7 +42,7 @@ def advise(
         from gradaccord.train.run import seed_everything
 
         config = read_config(file, overrides or [])
-        seed_everything(config.train.seed)  # new heads, as a run makes them
+        seed_everything(config.train.seed)  # new heads get the same weights as in a run
         with watching(console) as watch:
             problem = load_problem(config, data, watch)
         try:

@@ -1,4 +1,4 @@
-"""What `advise` shows: a bar with the time left, then what was measured and what it says."""
+"""What `advise` shows: a bar with the time left, then what was measured and what follows from it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from gradaccord.methods.registry import SINGLE_TASK
 from gradaccord.probe.conflict import Bounds, Conflict
 from gradaccord.runs.duration import duration
 
-NAME = 16  # characters of a task in the tables
-PAIRS = 15  # of tasks that are listed, the lowest cosines first
+NAME = 16  # characters of a task's name in the tables
+PAIRS = 15  # pairs of tasks that are listed, the lowest cosines first
 
 
 @contextmanager
@@ -62,11 +62,11 @@ def _parts(advice: Advice) -> Iterator[RenderableType]:
         more = [f"{name} {count:.2g}, " for name, count in advice.untimed.items() if count != 1]
         yield Text(
             f"{len(advice.untimed)} other methods were not timed (a longer --seconds times more). "
-            f"Gradients that they take on a batch: {''.join(more)}{'the others ' if more else ''}1."
+            f"Gradients that they compute per batch: {''.join(more)}{'the others ' if more else ''}1."
         )
     for method, error in advice.refused.items():
         yield Text(f"{method} cannot be used here: {error}")
-    yield Text("\nWhat this says", style="bold")
+    yield Text("\nWhat follows from this", style="bold")
     for reason in advice.recommended.reasons:
         yield Text(f"- {reason}")
     yield from _advice(advice)
@@ -135,7 +135,7 @@ def _verdict(cosine: Bounds, in_conflict: bool) -> str:
 
 
 def _costs(advice: Advice) -> Table:
-    """Plain training, what is advised and its controls, then the others as they were timed."""
+    """A row for plain training, then the advised methods and their controls, then other timed ones."""
     table = _table("method")
     for heading in ("time of a batch", "to plain", "memory*"):
         table.add_column(heading, justify="right")
@@ -150,7 +150,7 @@ def _costs(advice: Advice) -> Table:
 
 
 def _called(method: str) -> str:
-    """A method as people know it, and as --methods takes it."""
+    """A method's name in plain words, with the name that --methods takes."""
     return f"each task alone ({method})" if method == SINGLE_TASK else method
 
 

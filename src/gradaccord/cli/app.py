@@ -59,14 +59,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = app(words, prog_name="gradaccord", standalone_mode=False)
         sys.stdout.flush()
     except ModuleNotFoundError as error:
-        if missing_package(error) == str(error):  # no package of an extra: a fault of ours
+        if missing_package(error) == str(error):  # no package of an extra: our own bug
             raise
         _complain(missing_package(error))
         sys.exit(2)
     except UsageError as error:
         _complain(as_sentence(error))
         sys.exit(2)
-    except BrokenPipeError:  # whoever read the output has seen enough
+    except BrokenPipeError:  # the reader of the output has closed the pipe
         _drop_output()
         sys.exit(1)
     except OSError as error:
@@ -79,16 +79,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _complain(sentence: str) -> None:
-    """On a terminal it is broken between words, in a file not at all."""
-    said = f"gradaccord: {sentence}"
+    """Print an error; on a terminal it is wrapped between words, in a file not at all."""
+    text = f"gradaccord: {sentence}"
     if sys.stderr.isatty():
         width = get_terminal_size().columns
-        said = fill(said, width, break_long_words=False, break_on_hyphens=False)
-    print(said, file=sys.stderr)
+        text = fill(text, width, break_long_words=False, break_on_hyphens=False)
+    print(text, file=sys.stderr)
 
 
 def _drop_output() -> None:
-    """Send to nowhere what could not be printed: the interpreter would try again at its end."""
+    """Discard what could not be printed: the interpreter would try again when it exits."""
     try:
         sys.stdout.flush()
     except OSError:

@@ -32,7 +32,7 @@ def cache(
     """Show, limit or clear what is kept on disk: texts, tokens, decoded images.
 
     The folder is $GRADACCORD_CACHE, or ~/.cache/gradaccord. Above the limit,
-    what was unused for longest is removed. All of it can be made again.
+    the files unused for longest are removed. All of them can be made again.
 
     [bold]gradaccord cache limit 5GB[/bold]
     """
@@ -40,7 +40,7 @@ def cache(
 
     with user_mistakes(ValueError, OSError):
         if value is not None and action != Action.limit:
-            raise ValueError(f"SIZE is {value!r} and belongs to `limit`: leave it out.")
+            raise ValueError(f"SIZE is {value!r}, which only `limit` takes: leave it out.")
         if action == Action.list:
             _list()
         elif action == Action.clear:

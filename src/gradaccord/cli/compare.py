@@ -1,4 +1,4 @@
-"""The command `compare`: methods over seeds at equal budgets, and a table at the end."""
+"""The command `compare`: trains methods on several seeds at equal budgets, and compares them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def compare(
         ),
     ] = "pcgrad,gradvac,sequential_reptile,dotprod",
     baseline: Annotated[
-        str, typer.Option(metavar="A", help="The method that all are compared with.")
+        str, typer.Option(metavar="A", help="The method that the others are compared with.")
     ] = BASELINE,
     seeds: Annotated[int, typer.Option(min=1, metavar="N", help="Runs of each method.")] = 3,
     out: Annotated[
@@ -58,7 +58,8 @@ def compare(
     budget: Annotated[
         Budget,
         typer.Option(
-            metavar="UNIT", help="What is equal: epochs, batch gradients, or processor seconds."
+            metavar="UNIT",
+            help="What each run may spend: epochs, batch gradients or processor seconds.",
         ),
     ] = Budget.gradients,
     controls: Annotated[
@@ -107,7 +108,7 @@ def compare(
             f"{len(specs)} methods x {seeds} seed{'s' * (seeds > 1)}, {setup.budget.text} each, "
             f"{runner}: {', '.join(map(str, specs))}. {setup.budget.sentence}"
         )
-        (folder / Comparison.FILE).unlink(missing_ok=True)  # until all runs of this one are done
+        (folder / Comparison.FILE).unlink(missing_ok=True)  # written again after the last run
         began = time.monotonic()
         try:
             with screen.running():
@@ -131,6 +132,6 @@ def compare(
             screen.say(sentence)
     screen.say(f"Took {time.monotonic() - began:.0f} s. Written: {', '.join(map(str, written))}")
     screen.say(
-        f"The whole picture: gradaccord report {folder}"
-        + ("" if wide else "; tasks, p values and costs here: --wide")
+        f"All results on one page: gradaccord report {folder}"
+        + ("" if wide else "; tasks, p values and costs on the screen: --wide")
     )

@@ -1,4 +1,4 @@
-"""What a comparison or a sweep shows on a terminal while its runs are going, and its tables."""
+"""What a comparison or a sweep shows on a terminal: its progress, and its tables at the end."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _line(progress: Progress) -> str:
 
 
 def _left(progress: Progress) -> str:
-    """The time left; while no run takes steps, what they do instead."""
+    """The time left; while no run takes steps, what the runs do instead."""
     doing = [run.now.partition(",")[0] for run in progress.runs if run.going]
     if doing and all(doing):
         return ", ".join(dict.fromkeys(doing))
@@ -102,7 +102,7 @@ def summary_notes(comparison: Comparison) -> list[str]:
 
 
 def terminal(comparison: Comparison, width: int = 80) -> list[Table]:
-    """All that is known, for the screen: as many tables as keep every number in one piece."""
+    """All results for the screen, in as many tables as the width needs to keep numbers unbroken."""
     names, *rest = zip(*rows(comparison), strict=True)
     first = min(max(map(len, names)), max(width // 3, 12))
     blocks: list[list[tuple[str, ...]]] = []

@@ -1,4 +1,4 @@
-"""What the data of a task is like, on a terminal of 80 columns."""
+"""The data card of a task (its splits, classes and an example) on a terminal of 80 columns."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rich.text import Text
 
 from gradaccord.tasks.data_card import DataCard
 
-CLASSES = 300  # characters of the classes that are shown
+CLASSES = 300  # characters of the list of classes that are shown
 
 
 def card_table(card: DataCard) -> Group:

@@ -16,7 +16,8 @@ from gradaccord.showcase.demo.settings import GRADIENTS, METHODS, DemoSettings
 @needs("demo", "report", "train")
 def demo(
     seeds: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Runs of each method; errors are over these.")
+        int,
+        typer.Option(min=1, metavar="N", help="Runs of each method; standard errors are over these."),
     ] = 3,
     gradients: Annotated[
         int | None,
@@ -33,7 +34,7 @@ def demo(
         ),
     ] = METHODS,
     fast: Annotated[
-        bool, typer.Option("--fast", help="A tenth of everything: a look, not a result.")
+        bool, typer.Option("--fast", help="A tenth of everything: a preview, not a result.")
     ] = False,
     out: Annotated[
         Path | None,
@@ -55,7 +56,7 @@ def demo(
     console = Console()
 
     def say(text: str, style: str | None = None, whole: bool = not console.is_terminal) -> None:
-        """On a terminal broken between words, unless it is to be copied."""
+        """Print a text; whole: unbroken, as in a file or to be copied, else wrapped between words."""
         console.print(text, highlight=False, markup=False, soft_wrap=whole, style=style)
 
     began = time.monotonic()
@@ -96,7 +97,7 @@ def demo(
         about(["gradaccord", *sys.argv[1:]]).write(folder)
         try:
             beside = pretrain_beside(settings)
-            say("1 of 4: three optima on a plane. Who falls into one task's own?", "bold")
+            say("1 of 4: three optima on a plane. Which methods are trapped in one?", "bold")
             with landscape_screen.progress(console) as show_landscape:
                 plane = landscape(settings, show_landscape)
             say(plane.findings[0] + (" That is after a tenth of the steps." if fast else ""))

@@ -28,12 +28,12 @@ seen, unseen  accuracy on test names, %: mean over the languages trained on, and
 vs sum        difference on seen languages, paired by seed; p of a t-test, as
               corrected by Holm for all tests of the comparison
 lost          rise of the masked-character loss of these languages, nats
-loss          training loss at the end: who learns less also forgets less
+loss          training loss at the end: to learn less is to forget less
 (c)           a control: the same steps as the method below, without its idea"""
 
 
 def plan_of(specs: int, seeds: int, gradients: int) -> str:
-    """What the fourth part is about to do."""
+    """What the fourth part will do."""
     return (
         f"{specs} methods and controls x {seeds} seed{'' if seeds == 1 else 's'}, "
         f"{gradients:,} batch gradients each, after one pretraining"
@@ -78,7 +78,7 @@ def methods_table(names: Names) -> Table:
 
 
 def _difference(difference: Difference) -> str:
-    """With the corrected p alone: the report has the other beside it."""
+    """A difference with its corrected p; the report has the uncorrected p, too."""
     if not difference.count:
         return "–"
     p = "no p" if difference.no_p else f"p {short_p(difference.p_holm)}"

@@ -76,13 +76,13 @@ def _device() -> Iterator[str]:
     else:
         yield "No GPU: training runs on the CPU in fp32"
     threads = torch.get_num_threads()
-    asked = os.environ.get("OMP_NUM_THREADS")
+    limit = os.environ.get("OMP_NUM_THREADS")
     cores = os.cpu_count()
-    yield f"{threads} threads of {cores} cores" + (f" (OMP_NUM_THREADS={asked})" if asked else "")
+    yield f"{threads} threads of {cores} cores" + (f" (OMP_NUM_THREADS={limit})" if limit else "")
 
 
 def _difference(name: str) -> Iterator[str]:
-    """Whether DotProd by differences is noise on this model, next to the paper's step of 1e-7."""
+    """How exact DotProd by differences is on this model, with its own step and the paper's 1e-7."""
     from functools import partial
 
     import torch

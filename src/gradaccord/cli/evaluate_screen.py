@@ -12,7 +12,7 @@ from gradaccord.tasks.error_analysis import Confusion
 from gradaccord.train.file_evaluation import FileEvaluation
 
 MATRIX = 6  # classes whose confusions fit as a matrix
-PAIRS = 10  # confusions that are listed of more classes
+PAIRS = 10  # confusions that are listed if there are more classes
 NAME = 12  # characters of a class in the matrix
 
 
@@ -64,15 +64,15 @@ def _confusion(confusion: Confusion) -> Table:
             table.add_row(Text(_cut(label)), *(f"{count:,}" for count in counts))
         return table
     pairs = [
-        (count, truth, said)
+        (count, truth, predicted)
         for truth, counts in zip(confusion.labels, confusion.counts, strict=True)
-        for said, count in zip(confusion.labels, counts, strict=True)
-        if truth != said and count
+        for predicted, count in zip(confusion.labels, counts, strict=True)
+        if truth != predicted and count
     ]
     for heading in ("times", "truth", "taken for"):
         table.add_column(heading)
-    for count, truth, said in sorted(pairs, key=lambda one: -one[0])[:PAIRS]:
-        table.add_row(f"{count:,}", Text(truth), Text(said))
+    for count, truth, predicted in sorted(pairs, key=lambda one: -one[0])[:PAIRS]:
+        table.add_row(f"{count:,}", Text(truth), Text(predicted))
     return table
 
 

@@ -1,4 +1,4 @@
-"""Exit codes; users' mistakes, missing extras and runs that end early as one sentence each."""
+"""Exit codes, and one sentence for each user's mistake, missing extra and run that ends early."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Result = TypeVar("Result")
 
 INTERRUPTED = 130  # as a shell reports a program that Ctrl-C ended
 
-# What typer raises for a wrong option or argument. Its versions have it in different modules.
+# What typer raises for a wrong option or argument; typer's versions define it in different modules.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 
-# What is imported of each extra; what a command cannot start without comes first.
+# The modules of each extra; those that a command cannot start without come first.
 EXTRAS = {
     "train": (
         *("yaml", "accelerate", "transformers", "sklearn", "scipy"),
@@ -38,7 +38,7 @@ EXTRAS = {
     "datasets": ("datasets",),
     "tensorboard": ("tensorboard",),
 }
-FIRST = 3  # modules of an extra that are looked for
+FIRST = 3  # modules of an extra that are checked
 
 
 def needs(*extras: str) -> Callable[[Callable[Given, Result]], Callable[Given, Result]]:
@@ -95,7 +95,7 @@ def with_short_words(sentence: str) -> str:
 
 @contextmanager
 def training(say: Callable[[str], None]) -> Iterator[None]:
-    """Around a run: if it ends early, print why and set the exit code. say: prints it after Ctrl-C."""
+    """Around a run: if it ends early, print why and set the exit code. say: prints after Ctrl-C."""
     from gradaccord.core.failures import ProcessFailedError
     from gradaccord.runs.checkpoints import CheckpointError
     from gradaccord.runs.exceptions import Interrupted, TrainingError
@@ -105,7 +105,7 @@ def training(say: Callable[[str], None]) -> Iterator[None]:
         yield
     except Interrupted as stopped:
         given = [part for part in sys.argv[1:] if part != "--resume"]
-        say(f"{stopped} Go on with: {shlex.join(['gradaccord', *given, '--resume'])}")
+        say(f"{stopped} Continue with: {shlex.join(['gradaccord', *given, '--resume'])}")
         raise typer.Exit(INTERRUPTED) from None
     except KeyboardInterrupt:
         say("Interrupted before the first step or after the last one; continue with --resume.")
@@ -125,7 +125,7 @@ REMEDIES = {
 
 
 def system_sentence(error: OSError) -> str:
-    """What the system said, with the file and the remedy; a sentence of ours stays as it is."""
+    """The system's message with the file and a remedy; our own messages stay as they are."""
     if not error.strerror:
         return str(error)
     if not error.filename and not folder_is_there():

@@ -36,7 +36,9 @@ def export(
         from gradaccord.train.export import export as write
 
         if private and push is None:
-            raise ValueError("`--private` is for --push: give --push USER/NAME, or leave it out.")
+            raise ValueError(
+                "`--private` needs --push: give --push USER/NAME, or leave `--private` out."
+            )
         if push is not None:
             hub.check_push(push)
         with watching(Console(stderr=True)) as watch:

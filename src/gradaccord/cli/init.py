@@ -65,7 +65,7 @@ def init(
 
 
 def starting_file(kind_or_recipe: str, out: str) -> str:
-    """The text of a file to start from."""
+    """The text of the configuration to start from."""
     from gradaccord.tasks.registry import KINDS
 
     recipes = {**recipe_texts(), **recipe_texts("pretrain")}

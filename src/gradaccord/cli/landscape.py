@@ -13,10 +13,10 @@ from gradaccord.cli.exit_codes import needs, user_mistakes
 @needs("report")
 def landscape(
     seeds: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Runs of each method that draws at random.")
+        int, typer.Option(min=1, metavar="N", help="Runs of each method that draws random numbers.")
     ] = 32,
     fast: Annotated[
-        bool, typer.Option("--fast", help="A tenth of the steps: a look, not a result.")
+        bool, typer.Option("--fast", help="A tenth of the steps: a preview, not a result.")
     ] = False,
     out: Annotated[
         Path, typer.Option(metavar="DIR", help="Folder for the figure (PNG, SVG) and results.json.")

@@ -33,7 +33,7 @@ end       mean of the last fifth of the iterates, mean over seeds
 ΣL        sum of the losses, mean over those iterates, ± its standard error;
           -254 in x2, -239 in x1 and x3, -168 at the centroid
 cosine    between the tasks' gradients, mean over pairs and those iterates;
-          place: the same at a run's mean iterate, without the jitter about it
+          place: the same at a run's mean iterate, without the jitter around it
 trapped   share of runs that end within 1 of an optimum, and in which
 GradNorm  has its losses shifted by +200: it is for positive losses
 rates     {LR:g}; RecAdam {RECADAM_LR:g}; Reptiles {REPTILE_LR:g} in the inner steps
@@ -41,10 +41,10 @@ controls  {CONTROLS[SEQUENTIAL]} of {SEQUENTIAL}, {CONTROLS["DotProd"]} of DotPr
 
 
 def introduction(settings: LandscapeSettings) -> str:
-    """What is about to happen."""
+    """The problem and the settings, shown before the runs."""
     return (
         "Three tasks on a plane, L_i = -200 exp(-0.2 |φ - x_i|), each with its optimum\n"
-        "x1 = (0, 10), x2 = (0, 0), x3 = (10, 0): every x_i is a trap. Who falls in?\n"
+        "x1 = (0, 10), x2 = (0, 0), x3 = (10, 0): every x_i is a trap.\n"
         f"Three starts, {settings.seeds} seed{'s' if settings.seeds > 1 else ''}, {settings.steps} "
         f"steps; Reptiles: {settings.outer_steps} outer steps of\n{settings.inner_steps} inner ones, "
         f"η = {settings.outer_lr:g}."
@@ -98,7 +98,7 @@ def _methods(result: Result, start: tuple[float, float]) -> Table:
 
 
 def _sweep(result: Result) -> Table:
-    """By rate, the methods side by side; means over the starts."""
+    """One row per rate and one column per method; means over the starts."""
     table = _table("At other rates, means over the three starts")
     table.add_column("")
     table.add_column("rate", no_wrap=True)

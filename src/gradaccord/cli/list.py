@@ -40,7 +40,7 @@ def listing(what: str, data: Path | None = None) -> None:
     tables = {"methods": methods, "tasks": tasks, "recipes": recipes}
     if what not in (*tables, "data", "schema"):
         raise ValueError(
-            f"`gradaccord list` was asked for {what!r}: use methods, tasks, data, recipes, schema."
+            f"`gradaccord list` has no list {what!r}: use methods, tasks, data, recipes or schema."
         )
     if what == "schema":
         from gradaccord.train.config import Config
@@ -113,7 +113,7 @@ def recipes() -> Table:
 
 
 def _shown(entry: Named) -> str:
-    """The options with the defaults that can be typed."""
+    """The options that a user can type, with their defaults."""
     known = {name: option.default for name, option in entry.options().items()}
     plain = (type(None), bool, int, float, str)
     return ", ".join(f"{k}={_typed(v)}" for k, v in known.items() if isinstance(v, plain))

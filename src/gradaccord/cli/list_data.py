@@ -1,4 +1,4 @@
-"""`gradaccord list data`: a table of the sets that are found under the data folder."""
+"""`gradaccord list data`: a table of the data sets found under the data folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-_LEAST_OF_LABELS = 12
+_LABELS_WIDTH = 12  # characters of the last column, at least
 
 
 def list_data(folder: str | Path | None = None, console: Console | None = None) -> list[Found]:
@@ -29,8 +29,8 @@ def list_data(folder: str | Path | None = None, console: Console | None = None) 
         console.print(f"{len(found)} sets, found under {root}.", highlight=False, soft_wrap=True)
     else:
         console.print(
-            f"These need no files; to list a folder, set {FOLDER} or give --data. Names that can "
-            f"be read: {', '.join(names())}.",
+            f"These need no files; to list a folder, set {FOLDER} or give --data. All known "
+            f"names: {', '.join(names())}.",
             highlight=False,
         )
     for each in found:
@@ -40,7 +40,7 @@ def list_data(folder: str | Path | None = None, console: Console | None = None) 
 
 
 def data_table(found: Sequence[Found], width: int = 80) -> Table:
-    """Name, examples of each split, kind, language and classes; one line each.
+    """One line per set: name, examples of each split, kind, language and classes.
 
     On a narrow terminal columns are left out from the right, but never the counts.
     """
@@ -48,7 +48,7 @@ def data_table(found: Sequence[Found], width: int = 80) -> Table:
 
     rows = [["name", *ORDER, "kind", "language", "labels"], *map(_row, found)]
     widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
-    widths[-1] = min(widths[-1], _LEAST_OF_LABELS)
+    widths[-1] = min(widths[-1], _LABELS_WIDTH)
     ends = [sum(widths[: place + 1]) + 2 * place for place in range(len(widths))]
     shown = max(len(ORDER) + 2, sum(end <= width for end in ends))
     table = Table(box=None, pad_edge=False, header_style="bold")

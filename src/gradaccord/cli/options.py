@@ -55,7 +55,7 @@ HeaderOption = Annotated[
 def joined(
     cluster: str | None, jobs: int | None, say: Callable[[str], None], stack: ExitStack
 ) -> Runner | None:
-    """The cluster behind --cluster, until `stack` is left; None without that option."""
+    """The cluster that --cluster names, connected until `stack` closes; None without the option."""
     if cluster is None:
         return None
     from gradaccord.compare.cluster import connected

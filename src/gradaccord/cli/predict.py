@@ -58,7 +58,7 @@ def predict(
             raise ValueError("`predict` needs texts or --file, one of the two.")
         for one in text or ():
             if len(one) < 256 and Path(one).is_file():
-                raise ValueError(f"{one!r} is a file, and not a text: give it as --file {one}.")
+                raise ValueError(f"{one!r} is a file, not a text: give it as --file {one}.")
         predictor = Predictor(model, task, **reading_options(columns, header))
         where = "The input" if file is None or str(file) == "-" else str(file)
         if file is None:
@@ -72,7 +72,7 @@ def predict(
             inputs = list(predictor.rows(file))
         examples = [predictor.example(one, where, line) for line, one in inputs]
         if not examples:
-            raise ValueError(f"{where} is empty: give one text or JSON object a line.")
+            raise ValueError(f"{where} is empty: give one text or JSON object per line.")
         with watching(Console(stderr=True)) as watch:
             answers = predictor.answers(examples, watch.counter("predicting", len(examples)))
         given = [one for _, one in inputs]

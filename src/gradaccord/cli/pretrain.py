@@ -35,9 +35,9 @@ def pretrain(
     """Pretrain an encoder on plain texts by masked tokens, from scratch or continued.
 
     Texts are files, folders or data sets, by language; a tokenizer is trained
-    on them if none is named. AutoModel reads DIR/model, and so does model: of all
-    other commands. Ctrl-C saves; --resume continues bit for bit. For several
-    processes use torchrun -m gradaccord pretrain. For example:
+    on them if none is named. DIR/model can be loaded by AutoModel, and named as
+    `model` in other configurations. Ctrl-C saves; --resume continues bit for
+    bit. For several processes use torchrun -m gradaccord pretrain. For example:
 
     [bold]gradaccord pretrain multilingual-small train.steps=20000 --data DIR[/bold]
     """
@@ -45,7 +45,7 @@ def pretrain(
 
     from gradaccord.pretrain.config import read_pretrain_config
 
-    console = Console(quiet=os.environ.get("RANK", "0") != "0")  # only the first prints
+    console = Console(quiet=os.environ.get("RANK", "0") != "0")  # only the first process prints
     folder = out if out is not None else Path("runs") / file.stem
     with user_mistakes(ValueError, OSError, ModuleNotFoundError):
         config = read_pretrain_config(file, overrides or [])

@@ -1,4 +1,4 @@
-"""What pretraining shows on a terminal: one live line, losses below it, and all losses at the end."""
+"""What pretraining shows on a terminal: a bar with losses below it, and all losses at the end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gradaccord.pretrain.results import Losses, PretrainProgress, PretrainResult
 from gradaccord.runs.duration import duration
 
 NAMED = 5  # languages whose losses are shown while it runs
-LISTED = 30  # in the table at the end
+LISTED = 30  # languages in the table at the end
 
 
 class PretrainScreen(screen.Screen[PretrainProgress]):
@@ -24,7 +24,7 @@ class PretrainScreen(screen.Screen[PretrainProgress]):
         self._doing = ""
 
     def show(self, progress: PretrainProgress) -> None:
-        """Draw, if it is time to; on a terminal, at once when something else is being done."""
+        """Draw, if it is time to; on a terminal, at once when another activity begins."""
         if progress.doing != self._doing and self._live:
             self._last = -math.inf
         self._doing = progress.doing
@@ -56,7 +56,7 @@ def _numbers(progress: PretrainProgress) -> list[str]:
 
 
 def _shown(losses: Losses) -> str:
-    """The mean, and each language's; of many the lowest and the highest."""
+    """The mean loss, and each language's; of many languages only the lowest and the highest."""
     if len(losses) < 2:
         return "".join(f"{loss:.3f}" for loss in losses.values())
     ranked = sorted(losses, key=losses.__getitem__)
@@ -66,7 +66,7 @@ def _shown(losses: Losses) -> str:
 
 
 def losses_table(results: PretrainResults) -> Table:
-    """Held-out losses by language, beside those of token frequencies; and the pace."""
+    """Held-out losses by language, beside those of token frequencies; and the speed."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("language", "texts", "held-out loss", "unigrams", "perplexity"):
         table.add_column(heading, justify="left" if heading == "language" else "right")

@@ -37,7 +37,7 @@ def published(entry: Entry) -> Iterator[str]:
 
 
 def _wrapped(text: str, indent: int) -> list[str]:
-    """Broken between words; what follows the first line stands two further in."""
+    """Lines wrapped between words; those after the first are indented by two more spaces."""
     first, others = " " * indent, " " * (indent + 2)
     return textwrap.wrap(
         text, WIDTH, initial_indent=first, subsequent_indent=others, break_on_hyphens=False

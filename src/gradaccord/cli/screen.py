@@ -1,4 +1,4 @@
-"""A live picture on a terminal, or a plain line now and then where there is no terminal."""
+"""A live display on a terminal, or a plain line now and then where there is no terminal."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ State = TypeVar("State")
 
 
 class Screen(Generic[State]):
-    """Shows how far long work is: pass `show` to it as its callback, inside `with running()`.
+    """Shows the progress of long work: pass `show` to it as a callback, inside `with running()`.
 
-    picture: a state as drawn on a terminal; line: the same for a file. Each is drawn at most once in
-    `refresh` or `line_every` seconds.
+    picture: draws a state on a terminal; line: writes it for a file. A state is drawn at most every
+    `refresh` seconds, written at most every `line_every`.
     """
 
     def __init__(
@@ -45,13 +45,13 @@ class Screen(Generic[State]):
             self._every = refresh
 
     def running(self) -> AbstractContextManager[object]:
-        """Keeps the live picture on the terminal; does nothing where there is none."""
+        """Keeps the live display on the terminal; does nothing where there is no terminal."""
         return self._live or nullcontext()
 
     def say(self, sentence: str) -> None:
         """Print a line that stays; on a terminal it is wrapped between words, in a file not at all.
 
-        The picture is removed until the next is drawn: what it showed may be over.
+        The live display is cleared until the next state is drawn: it may be out of date.
         """
         whole = not self.console.is_terminal
         if self._live:
@@ -71,13 +71,13 @@ class Screen(Generic[State]):
 
 
 class Steps(Protocol):
-    """How far a run is, and what it does besides steps."""
+    """The progress of a run, and what it does besides steps."""
 
     step: int
     seconds_left: float
     doing: str  # beside steps; empty while steps are taken
     done: float
-    total: float  # 0: nobody knows
+    total: float  # 0: unknown
 
     @property
     def share(self) -> float: ...  # noqa: D102
@@ -96,7 +96,7 @@ def steps_picture(label: str, progress: Steps, numbers: str) -> Group:
 
 @contextmanager
 def watching(console: Console) -> Iterator[Watch]:
-    """A bar for work without its own screen; without a terminal, a line now and then."""
+    """A progress bar for work without its own screen; without a terminal, a line now and then."""
 
     def picture(now: tuple[str, float, float]) -> RenderableType:
         what, done, total = now
@@ -112,7 +112,7 @@ def watching(console: Console) -> Iterator[Watch]:
 
 
 def bar(label: str, share: float, *facts: str) -> Table:
-    """One line: a label, a bar, the share done, and what else there is to say."""
+    """One line: a label, a bar, the share that is done, and further facts."""
     table = Table.grid(padding=(0, 1))
     table.add_row(label, ProgressBar(total=1.0, completed=share, width=36), f"{share:4.0%}", *facts)
     return table

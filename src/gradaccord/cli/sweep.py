@@ -1,4 +1,4 @@
-"""The command `sweep`: options searched by Optuna."""
+"""The command `sweep`: searches options with Optuna."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def sweep(
         list[str],
         typer.Argument(metavar="KEY=RANGE", help="method.weight=0.01..1 or method.every=2,5,10."),
     ],
-    trials: Annotated[int, typer.Option(min=1, metavar="N", help="Settings to try, in all.")] = 20,
+    trials: Annotated[int, typer.Option(min=1, metavar="N", help="Settings to try in all.")] = 20,
     seeds: Annotated[int, typer.Option(min=1, metavar="N", help="Runs of each setting.")] = 1,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder of all runs; default: runs/FILE-sweep.")

@@ -44,7 +44,7 @@ def train(
     from gradaccord.cli.train_screen import Screen, results_table
     from gradaccord.train.config_file import read_config
 
-    console = Console(quiet=os.environ.get("RANK", "0") != "0")  # only the first prints
+    console = Console(quiet=os.environ.get("RANK", "0") != "0")  # only the first process prints
     screen = Screen(console)
     folder = out if out is not None else Path("runs") / file.stem
     with user_mistakes(ValueError, OSError, ModuleNotFoundError):

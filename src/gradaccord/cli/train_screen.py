@@ -1,4 +1,4 @@
-"""What a run shows on a terminal: one live line per phase, and the scores at the end."""
+"""What a run shows on a terminal: a bar with the losses, and the scores at the end."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ class Screen(screen.Screen[Progress]):
     def __init__(self, console: Console) -> None:
         super().__init__(console, picture, line)
         self._doing = ""
-        self._told = False  # in a file: that it saves, which the next line takes back
+        self._saving_shown = False  # in a file: whether the last line says that the run saves
 
     def show(self, progress: Progress) -> None:
-        """Draw, if it is time to; at once when something else is being done, in a file when it saves.
+        """Draw, if it is time to; at once when another activity begins, in a file only for saving.
 
-        A comparison reads the file: while a run saves, its share and the time left stand still.
+        A comparison reads the file and, while a run saves, stops its share and the time left.
         """
         if progress.doing != self._doing:
             saves = progress.doing.startswith("saving")
-            if self._live or self._told or (saves and time.monotonic() - self._last > 1):
+            if self._live or self._saving_shown or (saves and time.monotonic() - self._last > 1):
                 self._last = -math.inf
-            self._told = saves and self._last < 0
+            self._saving_shown = saves and self._last < 0
         self._doing = progress.doing
         super().show(progress)
 

@@ -1,4 +1,4 @@
-"""The command `validate`: a configuration is checked before a long run."""
+"""The command `validate`: checks a configuration before a long run."""
 
 from __future__ import annotations
 

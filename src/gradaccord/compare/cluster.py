@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from gradaccord.compare.on_node import Changes, Order, contents, train_on_node
+from gradaccord.compare.on_node import Changes, Order, all_files, train_on_node
 from gradaccord.compare.processes import OUTPUT, POLL, Run
 from gradaccord.compare.setup import BASE_MB, Size
 from gradaccord.runs.results import Results
@@ -162,7 +162,7 @@ class Home:
 
     def files(self, folder: Path) -> Changes:
         """What a run has so far."""
-        return contents(folder)
+        return all_files(folder)
 
     def report(self, folder: Path, changes: Changes | None) -> int:
         """What a run has written; how often it was asked to stop."""

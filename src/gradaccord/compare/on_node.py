@@ -22,7 +22,7 @@ SHARE = 0.05  # of the time, at most, that handing files over may take
 
 @dataclass(frozen=True)
 class Changes:
-    """What became of a folder's files: the new contents, and the names of all that are there."""
+    """What has changed in a folder: the contents of new and changed files, and the names of all."""
 
     new: Mapping[str, bytes]
     present: frozenset[str]
@@ -81,7 +81,7 @@ Report = Callable[[Changes | None], int]  # tells the command; how often it has 
 def train_on_node(order: Order, files: Callable[[], Changes], report: Report) -> int:
     """Train until the run ends; its exit code.
 
-    files: what the folder holds, to go on from, is asked for where it is not seen.
+    files: returns all files of the command's folder; called if this node does not see the folder.
     """
     if order.version != __version__:
         raise ValueError(
@@ -138,8 +138,8 @@ def _place(order: Order, files: Callable[[], Changes]) -> Iterator[tuple[Path, C
         yield folder, copier
 
 
-def contents(folder: Path) -> Changes:
-    """All files of a folder."""
+def all_files(folder: Path) -> Changes:
+    """All files of a folder, as changes to an empty one: what a node starts from."""
     return Copier(folder).changes() or Changes({}, frozenset())
 
 

@@ -227,7 +227,7 @@ def _read(
             wanted = _wanted(known, code, split, iob)
             examples[split] = keep(source.read(wanted))
             notes.update(wanted.notes)
-        return Dataset(name, known.kind, examples, labels, _spoken(code), options, notes)
+        return Dataset(name, known.kind, examples, labels, _language_of_texts(code), options, notes)
 
     files = sorted({file for source in chosen.values() for file in source.files}, key=str)
     if watch is None or sum(file.size for file in files) < LARGE:
@@ -244,11 +244,11 @@ def _beside(files: Iterable[File]) -> str:
 
 
 def _wanted(known: PublishedSet, code: str, split: str, iob: Iob = "repair") -> Wanted:
-    return Wanted(split, _spoken(code), known.labels_of(code), iob)
+    return Wanted(split, _language_of_texts(code), known.labels_of(code), iob)
 
 
-def _spoken(code: str) -> str:
-    """The language that contexts and words are in: "de" of MLQA's "de-en", "tl" of UNER's "tl_trg"."""
+def _language_of_texts(code: str) -> str:
+    """The language of the texts in a set with this code: "de" for MLQA's "de-en", "tl" for "tl_trg"."""
     first, dash, second = code.partition("-")
     return first if dash and len(first) == len(second) == 2 else code.partition("_")[0]
 
@@ -282,7 +282,7 @@ def _count(known: PublishedSet, code: str, sources: Mapping[str, Source]) -> Fou
     return Found(
         name=f"{known.name}/{code}" if known.languages else known.name,
         kind=known.kind,
-        language=_spoken(code),
+        language=_language_of_texts(code),
         counts=counts,
         labels=known.labels_of(code),
         files=tuple(str(file) for source in sources.values() for file in source.files),

@@ -247,7 +247,7 @@ class AlignedMixin(ResumingMixin):
                 f"Step {self.state.global_step + 1} has no item to learn from: the labels of all its "
                 "batches are -100."
             )
-        with others_alive(self.accelerator, "go on with `resume_from_checkpoint`"):
+        with others_alive(self.accelerator, "continue with `resume_from_checkpoint`"):
             self.report = self.method.backward(losses)
         self._note(self.report)
         return self.report.losses.mean().to(device=self.args.device, dtype=torch.float32)

@@ -93,7 +93,7 @@ def read_best(folder: Path, iteration: int, sum: int | None) -> dict[str, Any]:
         state: dict[str, Any] = read_tensors(path)
     except CheckpointError as error:
         raise RunFolderError(
-            f"The best weights cannot be used: {str(error).rstrip('.')}: go on with "
+            f"The best weights cannot be used: {str(error).rstrip('.')}: continue with "
             f"gradaccord fewshot train --resume {folder.parent}."
         ) from error
     return state

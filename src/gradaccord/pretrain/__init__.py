@@ -1,1 +1,1 @@
-"""Masked-LM pretraining."""
+"""Masked-LM pretraining: its configuration, texts, tokenizer, model and loop."""

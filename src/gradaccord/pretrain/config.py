@@ -24,8 +24,8 @@ Several = list[str]
 
 
 class ModelConfig(Named):
-    """An architecture of transformers with its options (`bert`, `roberta`, `modernbert`, ...), whose
-    weights are then fresh; or a folder or a name on the hub, whose weights are trained further.
+    """An architecture of transformers with its options (`bert`, `roberta`, `modernbert`, ...), to be
+    trained from fresh weights; or a folder or a name on the hub, whose weights are trained further.
     """
 
     name: str = "bert"
@@ -49,7 +49,7 @@ class TokenizerConfig(Section, FromName):
         changed = [n for n in given if getattr(self, n) != type(self).model_fields[n].default]
         if self.name is not None and changed:
             raise ValueError(
-                f"`name` is of an existing tokenizer and `{changed[0]}` is for a new one: leave one out"
+                f"`name` is an existing tokenizer's, `{changed[0]}` is for a new one: leave one out"
             )
         return self
 
@@ -63,13 +63,15 @@ class PretrainTrainConfig(Section):
     )
     batch_size: Count = Field(64, description="Sequences a step, over all processes.")
     micro_batches: Count = Field(1, description="Parts that a batch is computed in, to save memory.")
-    lr: Positive = Field(5e-4, description="Learning rate at its highest.")
+    lr: Positive = Field(5e-4, description="The highest learning rate.")
     schedule: Literal["linear", "cosine", "constant"] = Field(
         "linear", description="How the rate falls to 0 after the warm-up, or constant."
     )
     warmup: Share = Field(0.06, description="Share of the run during which the rate rises.")
     weight_decay: Annotated[float, Field(ge=0)] = Field(0.01, description="For matrices only.")
-    clip: Positive | None = Field(1.0, description="Clip longer gradients to this length; null: never.")
+    clip: Positive | None = Field(
+        1.0, description="Longer gradients are clipped to this length; null: never."
+    )
     precision: Literal["auto", "fp32", "bf16"] = Field(
         "auto", description="auto: bf16 on a GPU that has it, else fp32."
     )
@@ -85,7 +87,7 @@ class PretrainTrainConfig(Section):
     @model_validator(mode="after")
     def _one_length(self) -> PretrainTrainConfig:
         if self.steps is not None and self.epochs is not None:
-            raise ValueError("`steps` and `epochs` both say how long: give one of them")
+            raise ValueError("`steps` and `epochs` both set the length: give one of them")
         return self
 
 
@@ -98,7 +100,7 @@ class PretrainConfig(Section):
     )
     texts: dict[str, Several] | Several = Field(
         description="Language -> files, folders, sets of `list data`, hub:NAME. Without languages: a "
-        "file or folder is a language with its name, and a set has its own.",
+        "file or folder is the language of its name, and a set has its own.",
     )
     encoding: str = Field("utf-8", description="Encoding of the text files.")
     leave_out: Several = Field(
@@ -151,7 +153,7 @@ def read_own_config(path: Path) -> PretrainConfig:
 
 
 def _located(content: Any, folder: Path) -> Any:
-    """Absolute paths: what begins as a path (`./`, `~`), ends in a file's ending or exists is one."""
+    """Make paths absolute: a value is a path if it begins with `.` or `~`, or if it exists."""
 
     def path(given: Any) -> Any:
         if isinstance(given, list):

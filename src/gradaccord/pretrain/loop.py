@@ -33,8 +33,8 @@ from gradaccord.runs.log import Log
 from gradaccord.runs.ranks import gathered
 from gradaccord.runs.schedule import Schedule, is_due
 
-FORWARD = 1 / 3  # of a step's time, about
-EVALUATED = 64  # held-out sequences at once, whatever the batch is, so that the masks stay the same
+FORWARD = 1 / 3  # share of a step's time that its forward pass takes, about
+EVALUATED = 64  # held-out sequences at once, whatever the batch size is: the masks stay the same
 
 Show = Callable[[PretrainProgress], None]
 Say = Callable[[str], None]
@@ -55,7 +55,7 @@ class Loop:
         if config.train.batch_size < accelerator.num_processes:
             raise ValueError(
                 f"`train.batch_size` is {config.train.batch_size}, and {accelerator.num_processes} "
-                "processes share it: give each a sequence."
+                "processes share it: give at least one sequence for each."
             )
         self.config, self.problem, self.accelerator = config, problem, accelerator
         self.show, self.say = show, say
@@ -111,7 +111,7 @@ class Loop:
             yield self.step
 
     def take_step(self, log: Log) -> None:
-        """One optimiser step on a batch, of which every process computes its part."""
+        """One optimiser step on a batch; every process computes its part of it."""
         began, train = time.perf_counter(), self.config.train
         drawn = self.rows.draw(train.batch_size)
         ids, begins = self._batch(self.problem.train, drawn)
@@ -123,7 +123,7 @@ class Loop:
             length = float(clip_grad_norm_(self.model.parameters(), train.clip, foreach=True))
         if not math.isfinite(loss + length):
             what = f"The loss is {loss}" if not math.isfinite(loss) else "The gradient is not finite"
-            saved = "; the last checkpoint is whole" if self.checkpoints.all() else ""
+            saved = "; the last checkpoint is kept" if self.checkpoints.all() else ""
             raise TrainingError(
                 f"{what} at step {self.step + 1}: lower train.lr (now {train.lr:g}){saved}."
             )
@@ -137,9 +137,9 @@ class Loop:
     def _backward(
         self, ids: torch.Tensor, seen: torch.Tensor, chosen: torch.Tensor, languages: list[int]
     ) -> torch.Tensor:
-        """Gradients of the mean loss of a batch; gives sums of losses and tokens by language.
+        """Compute the gradients of a batch's mean loss; returns sums of losses and tokens by language.
 
-        Every process has drawn the whole batch, and so knows how many tokens all have.
+        Every process draws the whole batch, so that it knows the number of tokens of all.
         """
         world, count = self.accelerator.num_processes, max(int(chosen.sum()), 1)
         own = torch.arange(len(ids), device="cpu")[self.accelerator.process_index :: world]
@@ -161,7 +161,7 @@ class Loop:
     def _batch(
         self, packed: Sequence[Packed], places: Sequence[tuple[int, int]]
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Rows as sequences, padded where a language ends; and which of their tokens begin a word."""
+        """Rows as sequences, padded where a language ends, and which of their tokens begin a word."""
         tokens = self.problem.tokens
         rows = [packed[language][row] for language, row in places]
         width = 1 + max(map(len, rows))
@@ -212,8 +212,8 @@ class Loop:
         sums = torch.zeros(2, len(self.problem.held_out), dtype=torch.float64, device="cpu")
         for i, places in enumerate(batches):
             ids, begins = self._batch(self.problem.held_out, places)
-            seen, chosen = mask(ids, begins)  # drawn by all, so that they are those of one process
-            if not chosen.any():  # a few words in all
+            seen, chosen = mask(ids, begins)  # drawn by every process: the same for any number of them
+            if not chosen.any():  # the batch is only a few words
                 chosen = ~torch.isin(ids, mask.special)
                 seen = torch.where(chosen, mask.mask, ids)
             if i % world != self.accelerator.process_index:
@@ -238,10 +238,10 @@ class Loop:
         now, total = self.step, self.problem.steps
         return now == total or is_due(every, now, (now - 1) / total, now / total)
 
-    # What a screen is told
+    # Progress for a screen
 
     def estimate(self) -> None:
-        """Update the pace and the time left, from the steps of this session."""
+        """Update the speed and the time left, from the steps of this session."""
         now, (steps, seconds) = self.progress, self._began
         now.step, now.doing = self.step, ""
         pace = (self.seconds - seconds) / max(self.step - steps, 1)
@@ -256,7 +256,7 @@ class Loop:
         now.seconds_left = left * pace + math.ceil(due) * evaluation
 
     def doing(self, what: str, done: float = 0, total: float = 0) -> None:
-        """Tell the screen what is done besides steps."""
+        """Show what is done besides steps."""
         self.progress.doing, self.progress.done, self.progress.total = what, done, total
         self.show(self.progress)
 

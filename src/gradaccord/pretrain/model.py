@@ -1,4 +1,4 @@
-"""The model of pretraining: any masked-LM architecture of transformers, fresh or trained before."""
+"""The model of pretraining: any masked-LM architecture of transformers, new or already trained."""
 
 from __future__ import annotations
 
@@ -39,20 +39,18 @@ def source_of(config: PretrainConfig) -> str | None:
         )
     if config.model.options:
         raise ValueError(
-            f"`model.{next(iter(config.model.options))}` is for fresh weights, and {name} has its own: "
-            "leave it out."
+            f"`model.{next(iter(config.model.options))}` is for fresh weights, and {name} is already "
+            "trained: leave it out."
         )
     if config.tokenizer is not None:
-        raise ValueError(
-            f"`tokenizer` is given, and {name} is trained further, which has its own: leave it out."
-        )
+        raise ValueError(f"`tokenizer` is given, and {name} has its own tokenizer: leave it out.")
     return name
 
 
 def make_model(
     config: PretrainConfig, source: str | None, tokens: HuggingFaceTokens
 ) -> tuple[Any, str]:
-    """The model, fresh or from `source`, and which of the two; its positions must be enough."""
+    """The model, fresh or from `source`, and words for which; an error if it has too few positions."""
     if source is None:
         model, weights = _fresh(config, tokens), "fresh weights"
     else:
@@ -86,7 +84,7 @@ def _fresh(config: PretrainConfig, tokens: HuggingFaceTokens) -> Any:
         "eos_token_id": special.sep_token_id,
         "sep_token_id": special.sep_token_id,
     }
-    # RoBERTa and its kin count positions from behind the padding's number.
+    # RoBERTa and models like it count positions from after the id of the padding token.
     positions = getattr(plain, "max_position_embeddings", None)
     if isinstance(positions, int) and positions < config.length + 2 + (tokens.pad or 0):
         ids["max_position_embeddings"] = config.length + 2 + tokens.pad
@@ -95,8 +93,8 @@ def _fresh(config: PretrainConfig, tokens: HuggingFaceTokens) -> Any:
         with quiet():
             made = AutoConfig.for_model(name, **{**ids, **options})
             return new.from_config(made)
-    except Exception as error:  # sizes that do not fit one another; each architecture says it its way
-        raise ValueError(f"`model` cannot be made ({reason(error)}): change its options.") from error
+    except Exception as error:  # sizes do not fit; each architecture raises its own error
+        raise ValueError(f"`model` cannot be built ({reason(error)}): change its options.") from error
 
 
 def use_fast_attention(model: Any, device: torch.device, precision: str, length: int) -> None:
@@ -112,8 +110,8 @@ def use_fast_attention(model: Any, device: torch.device, precision: str, length:
 class MaskedLoss(nn.Module):
     """The loss of every chosen token; the head runs on these alone.
 
-    A hook picks the chosen states from the encoder's output, so that every architecture's own head
-    works, and does not compute the other 85 % of the logits.
+    A hook picks the chosen states from the encoder's output, so that the head of every architecture
+    can be used as it is, without computing the other 85 % of the logits.
     """
 
     def __init__(self, model: Any) -> None:

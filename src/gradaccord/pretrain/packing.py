@@ -1,7 +1,7 @@
 """Token sequences of one length: texts one after another, cut wherever a sequence is full.
 
 A sequence begins with the tokenizer's first special token; each text ends with its separator. No token
-is lost and none is padding, but for the end of a language's last sequence.
+is lost, and only the last sequence of a language is padded.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from gradaccord.pretrain.texts import Texts
 from gradaccord.tasks.tokenising import BLOCK
 
 LONGEST_WORD = 8  # pieces; of longer ones, as in scripts without spaces, every piece is a word
-_FORMAT = 1  # to be raised when other tokens come out
+_FORMAT = 1  # raise it with any change that makes other tokens
 
 
 @dataclass(frozen=True)
 class Packed:
-    """The tokens of one language, text after text. begins: which of them begin a word, if asked for."""
+    """The tokens of one language, text after text. begins: which of them begin a word, if needed."""
 
     language: str
     flat: torch.Tensor  # int32
     begins: torch.Tensor | None  # uint8
-    width: int  # tokens of a row: one fewer than of a sequence
+    width: int  # tokens of a row: one fewer than in a sequence
     texts: int
 
     def __len__(self) -> int:
@@ -100,7 +100,7 @@ class PackedRows:
         self.places = {own.language: i for i, own in enumerate(packed)}
 
     def draw(self, count: int) -> list[tuple[int, int]]:
-        """The next rows: the number of the language, and of the row in it."""
+        """The next rows, each as the number of its language and its number in it."""
         drawn = (next(self.sampler)[0] for _ in range(count))
         return [(self.places[language], next(self.passes[language])[0]) for language in drawn]
 
@@ -121,6 +121,6 @@ def unigram_loss(train: Packed, held_out: Packed, known: MaskTokens) -> float:
     counts = torch.bincount(train.flat.long(), minlength=known.size).double() + 1
     special = torch.tensor(known.special, device="cpu")
     counts[special] = 0
-    asked = held_out.flat.long()
-    asked = asked[~torch.isin(asked, special)]
-    return float(-(counts / counts.sum()).log()[asked].mean())
+    tokens = held_out.flat.long()
+    tokens = tokens[~torch.isin(tokens, special)]
+    return float(-(counts / counts.sum()).log()[tokens].mean())

@@ -18,13 +18,13 @@ from gradaccord.pretrain.tokenizer import trained_tokenizer
 from gradaccord.runs.launcher import fewer_than_asked
 from gradaccord.runs.ranks import where
 
-UNKNOWN = 0.02  # share of unknown tokens from which on it is said
+UNKNOWN = 0.02  # share of unknown tokens above which a sentence tells of them
 SHOWN = 6  # languages named in a sentence
 
 
 @dataclass(frozen=True)
 class PretrainProblem:
-    """What is trained, and on what."""
+    """The model that is trained, and the texts it is trained on."""
 
     model: Any
     tokens: HuggingFaceTokens
@@ -32,7 +32,7 @@ class PretrainProblem:
     held_out: Sequence[Packed]
     left_out: dict[str, int]
     unigrams: dict[str, float]
-    weights: str  # where they come from
+    weights: str  # where the model's weights come from
     steps: int
 
     @property
@@ -47,14 +47,14 @@ def load_problem(
     watch: Watch = NOBODY,
     tokenizer: Path | None = None,
 ) -> PretrainProblem:
-    """Read, tokenise, build. folder: of the data sets. tokenizer: folder of the run's own, if any."""
+    """Read, tokenise, build the model. folder: of the data sets. tokenizer: the run's own, if saved."""
     source = source_of(config)
-    asked = None if config.tokenizer is None else config.tokenizer.name
+    named = None if config.tokenizer is None else config.tokenizer.name
     texts = load_texts(config, folder, watch)
     if tokenizer is not None and tokenizer.is_dir():
         tokens = HuggingFaceTokens.load(tokenizer)
-    elif asked or source:
-        tokens = HuggingFaceTokens.load(asked or source or "")
+    elif named or source:
+        tokens = HuggingFaceTokens.load(named or source or "")
     else:
         tokens = trained_tokenizer(config, texts, watch)
     with seeded(config.train.seed):
@@ -86,8 +86,8 @@ def load_problem(
     )
 
 
-def describe(config: PretrainConfig, problem: PretrainProblem, accelerator: Any) -> Iterator[str]:
-    """What will be trained, where and on what, as sentences."""
+def start_messages(config: PretrainConfig, problem: PretrainProblem, accelerator: Any) -> Iterator[str]:
+    """The messages at the start of a run: model, device, texts, steps, and warnings about the texts."""
     weights = sum(p.numel() for p in problem.model.parameters())
     yield (
         f"{config.model.name}, {problem.weights}: {weights / 1e6:.1f} M weights, "
@@ -105,8 +105,8 @@ def describe(config: PretrainConfig, problem: PretrainProblem, accelerator: Any)
     )
     seen = problem.steps * config.train.batch_size
     yield (
-        f"{problem.steps:,} steps of {config.train.batch_size} sequences: {seen / rows:.2f} times as "
-        "many as there are."
+        f"{problem.steps:,} steps of {config.train.batch_size} sequences: {seen / rows:.2f} "
+        "passes over all texts."
     )
     if count == 1:
         yield f"There is one language, {problem.languages[0]}: `balance` changes nothing."
@@ -114,7 +114,7 @@ def describe(config: PretrainConfig, problem: PretrainProblem, accelerator: Any)
         most = sorted(problem.left_out.items(), key=lambda item: -item[1])[:SHOWN]
         total = sum(problem.left_out.values())
         named = ", ".join(f"{language} {n:,}" for language, n in most)
-        yield f"Left out, since sets for evaluation hold them: {total:,} texts (most: {named})."
+        yield f"Left out because evaluation sets contain them: {total:,} texts (most: {named})."
     unknown = problem.tokens.unknown
     for own in problem.train:
         share = 0.0 if unknown is None else int(own.flat.eq(unknown).sum()) / len(own.flat)

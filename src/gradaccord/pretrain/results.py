@@ -1,4 +1,4 @@
-"""What pretraining found, as `results.json` holds it; and how far a run is, for a screen."""
+"""The results of pretraining, as `results.json` holds them, and its progress, for a screen."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class HeldOut(BaseModel):
 
 
 class PretrainResults(Versioned):
-    """The last evaluation is that of the saved model. unigrams: held-out loss of token frequencies."""
+    """The last evaluation is of the saved model. unigrams: held-out loss of token frequencies alone."""
 
     FILE: ClassVar[str] = RESULTS
 
@@ -56,13 +56,13 @@ class PretrainResults(Versioned):
 
     @property
     def tokens_per_second(self) -> float:
-        """The pace of training steps."""
+        """The speed of the training steps."""
         return self.tokens / self.seconds if self.seconds else math.nan
 
 
 @dataclass
 class PretrainProgress:
-    """Where a run stands."""
+    """The progress of a run."""
 
     step: int = 0
     steps: int = 0
@@ -70,9 +70,9 @@ class PretrainProgress:
     tokens_per_second: float = math.nan
     losses: Losses = field(default_factory=dict)  # running means
     last: HeldOut | None = None
-    doing: str = ""  # what is done beside steps
+    doing: str = ""  # what is done besides steps
     done: float = 0.0
-    total: float = 0.0  # 0: nobody knows
+    total: float = 0.0  # 0: unknown
 
     @property
     def share(self) -> float:

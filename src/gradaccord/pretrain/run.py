@@ -1,8 +1,7 @@
 """One run of masked-LM pretraining: set up, train or continue, save the model; or a dry run.
 
-It has its own loop (`pretrain/loop.py`) on the run engine that it shares with `train` (`runs/`): there
-is one loss and no method to choose, so that a step is forward, backward and AdamW, and no gradient of
-a single task is kept. It also has to stand below `train`, which starts from what is pretrained here.
+It shares `runs/` with `train` but has its own loop (`pretrain/loop.py`): there is one loss and no
+method to choose, so that a step is forward, backward and AdamW, and no task's gradient is kept.
 
 In the run's folder: `config.yaml`, `about.json`, `log.jsonl`, `tokenizer/` until the end,
 `checkpoints/`, `model/` (for `AutoModel`, `AutoModelForMaskedLM`, `AutoTokenizer`, and `model:` of
@@ -23,7 +22,7 @@ from gradaccord.core.watch import NOBODY, Watch
 from gradaccord.models.trunks.huggingface import quiet
 from gradaccord.pretrain.config import PretrainConfig, read_own_config
 from gradaccord.pretrain.loop import Loop, Say, Show
-from gradaccord.pretrain.problem import PretrainProblem, describe, load_problem
+from gradaccord.pretrain.problem import PretrainProblem, load_problem, start_messages
 from gradaccord.pretrain.results import PretrainProgress, PretrainResults
 from gradaccord.runs.duration import duration
 from gradaccord.runs.exceptions import Interrupted, what_is_saved
@@ -34,7 +33,7 @@ from gradaccord.runs.ranks import make_accelerator, others_alive
 from gradaccord.runs.run_folder import how_it_goes_on, results_so_far, write_down
 from gradaccord.runs.usage import peak_memory
 
-TOKENIZER = "tokenizer"  # the folder of the one that was trained, until the model is saved
+TOKENIZER = "tokenizer"  # the folder of the run's tokenizer, until the model is saved with it
 WARM, TIMED = 2, 4  # steps of a dry run
 
 
@@ -57,7 +56,7 @@ def pretrain(
     main = accelerator.is_main_process
     if not main:
         show, say = (lambda progress: None), (lambda sentence: None)
-    # A tokenizer may be there before the first checkpoint: it is of the same configuration or refused.
+    # A tokenizer may be saved before the first checkpoint; another configuration is then refused.
     begun = resume and (folder / CONFIG).exists()
     check = partial(
         results_so_far, PretrainResults, config, folder, resume, read_own_config, begun=begun
@@ -74,11 +73,11 @@ def pretrain(
         own = folder / TOKENIZER
         if main and not resume:
             shutil.rmtree(own, ignore_errors=True)
-        with accelerator.main_process_first():  # the others take its tokenizer
+        with accelerator.main_process_first():  # the others read its tokenizer
             problem = load_problem(config, data, watch if main else NOBODY, own)
             if main and not own.exists():
                 _save_whole(problem.tokens.save, own)
-        for sentence in describe(config, problem, accelerator):
+        for sentence in start_messages(config, problem, accelerator):
             say(sentence)
         with seeded(config.train.seed + 1000003 * accelerator.process_index):
             loop = Loop(config, problem, folder, accelerator, show, say)
@@ -110,7 +109,7 @@ def _save_model(problem: PretrainProblem, folder: Path) -> None:
 
 
 def _save_whole(save: Callable[[Path], None], folder: Path) -> None:
-    """A folder that is there whole or not at all."""
+    """Save a folder, whole or not at all."""
     new = folder.with_name(f"{folder.name}.tmp")
     shutil.rmtree(new, ignore_errors=True)
     save(new)
@@ -122,7 +121,7 @@ def dry_run(config: PretrainConfig, data: Path | None, watch: Watch = NOBODY) ->
     """What a run would do, and its time, estimated from a few steps; only caches are written."""
     accelerator = make_accelerator(config.train.precision, config.train.threads)
     problem = load_problem(config, data, watch)
-    yield from describe(config, problem, accelerator)
+    yield from start_messages(config, problem, accelerator)
     with seeded(config.train.seed):
         loop = Loop(config, problem, Path(), accelerator)
         log = Log(None)

@@ -1,4 +1,4 @@
-"""The texts of pretraining by language: read, without those of test sets, and a part held out."""
+"""The texts of pretraining by language: read, texts of evaluation sets left out, a part held out."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ class Texts:
 
     @cached_property
     def roles(self) -> torch.Tensor:
-        """Of each text: 0 trained on, 1 held out, 2 left out.
+        """The role of each text: 0 trained on, 1 held out, 2 left out.
 
-        Those with the smallest hashes are held out, so that copies of a text are on one side.
+        Those with the smallest hashes are held out, so that copies of a text have the same role.
         """
         counted = self.watch.each(f"splitting the texts of {self.language}", self, len(self))
         hashes = torch.tensor(array("q", map(stable_hash, counted)), device="cpu")
@@ -125,7 +125,7 @@ def _read(
         return {language or path.name.partition(".")[0]: _files([path], encoding, watch)}
     if path.suffix in (".txt", ".gz", ".bz2", ".zst", ".jsonl", ".csv", ".tsv", ".parquet", ".zip"):
         raise ValueError(
-            f"`texts` names {source}, which is not there: relative paths start at the folder of the "
+            f"`texts` names {source}, which does not exist: relative paths start at the folder of the "
             "YAML file, on the command line at the current one."
         )
     names = [source]
@@ -159,7 +159,7 @@ def _train_split(name: str, folder: Path | None, watch: Watch) -> Sequence[Any]:
 
 
 def _forbidden(config: PretrainConfig, folder: Path | None, watch: Watch) -> torch.Tensor:
-    """Hashes of every text and sentence that evaluation sets hold, from the cache if they were read."""
+    """Hashes of every text and sentence in the sets to leave out, from the cache if they were read."""
     names: list[str] = []
     for name in config.leave_out:
         if name == EVERY_SET or (not Path(name).is_file() and "/" not in name):
@@ -167,7 +167,10 @@ def _forbidden(config: PretrainConfig, folder: Path | None, watch: Watch) -> tor
             evaluated = [each for each, splits in there.items() if {*splits} & {*LEFT_OUT}]
             names += evaluated
             if not evaluated:
-                raise ValueError(f"`leave_out` names {name}, of which no dev or test split was found.")
+                raise ValueError(
+                    f"`leave_out` names {name}, which has no dev or test split here: check the "
+                    "name and the data folder."
+                )
         else:
             names.append(name)
 
@@ -182,7 +185,7 @@ def _forbidden(config: PretrainConfig, folder: Path | None, watch: Watch) -> tor
     def make() -> tuple[dict[str, torch.Tensor], dict[str, str]]:
         hashes = []
         for done, name in enumerate(names):
-            watch.at(f"reading {name}, not to be trained on", done, len(names))
+            watch.at(f"reading {name}, to leave it out", done, len(names))
             hashes.append(hashes_of(texts_and_sentences(examples(name))))
         return {"hashes": torch.unique(torch.cat(hashes))}, {}
 

@@ -1,1 +1,1 @@
-"""Every table and figure of the papers: its file, its runs, and ours beside the published numbers."""
+"""Every table and figure of the papers: its entry, its runs, and our numbers beside the published."""

@@ -42,12 +42,12 @@ class Tested:
 
     @property
     def detectable(self) -> float:
-        """The smallest true difference that this test sees with 80 % power; NaN without a test."""
+        """The smallest true difference that this test detects with 80 % power; NaN without a test."""
         return self.difference.smallest_effect
 
     @property
     def better(self) -> bool:
-        """Whether the arm is clearly better, all tests of the family counted."""
+        """Whether the arm is clearly better, with p corrected for all tests of the family."""
         return self.difference.clear and self.gain > 0
 
     @property
@@ -57,7 +57,7 @@ class Tested:
 
 
 def current_records(entry: Entry, results: Path, size: Size = "small") -> list[RunRecord]:
-    """The records that were made with the present settings of an entry."""
+    """The records that were made with the entry's current settings."""
     design = entry.small if size == "small" else entry.full
     if design is None:
         return []
@@ -134,7 +134,7 @@ def _is_primary(design: Design, scope: str, budget: str, arm: str, against: str)
 
 
 def _pairs(design: Design, budget: str) -> list[tuple[str, str]]:
-    """Arm and what it is compared with; each pair once, that of the primary test as it names it."""
+    """Each arm with what it is compared with; each pair once, the primary test's in its own order."""
     run = [arm for arm in design.arms if arm in design.arms_at(budget)]  # type: ignore[arg-type]
     pairs = []
     if design.primary is not None:

@@ -25,7 +25,7 @@ COLOURS = (
 
 @dataclass(frozen=True)
 class Drawn:
-    """A figure. entry: below which it stands; empty: at the top."""
+    """A figure. entry: the one it is shown below; empty: at the top of the page."""
 
     file: str
     caption: str
@@ -39,5 +39,5 @@ class Drawn:
 
     def save(self, path: Path) -> None:
         """Write it as a PNG."""
-        figure, nobody = self.make(), {"Software": None}
-        write_atomic(path, lambda f: figure.savefig(f, format="png", dpi=100, metadata=nobody))
+        figure, metadata = self.make(), {"Software": None}
+        write_atomic(path, lambda f: figure.savefig(f, format="png", dpi=100, metadata=metadata))

@@ -22,15 +22,15 @@ from gradaccord.runs.usage import peak_memory
 from gradaccord.train.dry_run import estimate
 
 ITERATIONS = 3  # of a few-shot run, timed
-TRIED = 200  # steps of an experiment on a made-up problem
+TRIED = 200  # steps of an experiment on a synthetic problem
 _COUNTED = {True: ", evaluation and probes included", False: ", evaluation not counted"}
-BRIEF = ("valley",)  # experiments whose setting `steps` may be cut to so few
+BRIEF = ("valley",)  # experiments whose setting `steps` may be cut to `TRIED`
 
 
 def dry_run(
     entry: Entry, size: Size, planned: Sequence[Planned], data: Path | None
 ) -> Iterator[list[str]]:
-    """Paragraphs, one by one: settings, a table of times, and the whole."""
+    """Paragraphs, one by one: settings, a table of times, and the total."""
     design = entry.design(size)
     yield list(_described(entry, design, size))
     absent = missing_inputs(design, data)
@@ -94,7 +94,7 @@ def _flow(value: Any) -> str:
 
 
 def _timed(kind: str, planned: Planned, data: Path | None) -> tuple[str, float, float]:
-    """Steps of a run, its seconds, and its memory in MB; NaN where nothing can be timed briefly."""
+    """Steps of a run, its seconds and its memory in MB; NaN for a kind that cannot be timed briefly."""
     if kind == COMPARE:
         found = estimate(config_of(planned, data), data)
         return f"{found.steps:,}", found.seconds, found.memory_mb
@@ -114,7 +114,7 @@ def _timed(kind: str, planned: Planned, data: Path | None) -> tuple[str, float, 
 
 
 def _few_shot(settings: Plain, data: Path | None, folder: Path) -> tuple[str, float, float]:
-    """A few meta-iterations, the fastest counts; validation and test are not timed."""
+    """Times a few meta-iterations, of which the fastest counts; validation and test are not timed."""
     from gradaccord.data.images.class_splits import load
     from gradaccord.meta.run import Run
     from gradaccord.meta.settings import settings_for

@@ -79,7 +79,7 @@ class Design(_Section):
     unstated: tuple[str, ...] = ()
     substitutions: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()  # data files, from the folder of --data
-    publisher: dict[str, str] = {}  # of a needed file, or of all below a folder: who has it
+    publisher: dict[str, str] = {}  # a needed file, or a folder of them -> who publishes it
     baseline: str | None = None
     controls: dict[str, str] = {}
     primary: Primary | None = None
@@ -88,7 +88,7 @@ class Design(_Section):
     @field_validator("arms", "variants", mode="before")
     @classmethod
     def _empty_overrides(cls, value: Any) -> Any:
-        """`plain:` with nothing behind it changes nothing."""
+        """An arm or variant without a value, such as `plain:`, changes nothing."""
         if not isinstance(value, Mapping):
             return value
         return {name: {} if own is None else own for name, own in value.items()}
@@ -131,7 +131,7 @@ class Design(_Section):
         return self.budgets[budget] or tuple(self.arms)
 
     def base(self, variant: str) -> Plain:
-        """That of a variant without any arm."""
+        """The configuration of a variant without any arm."""
         return merged(self.config, self.variants[variant])
 
 
@@ -154,7 +154,7 @@ class Reused(_Section):
                     raise ValueError(f"there is no {what} {name!r}: {nearest(name, list(known))}")
 
     def part_of(self, whole: Design) -> Design:
-        """What there is of the arms and variants, at no cost once the other entry was run."""
+        """The part of the other design with these arms and variants; it needs no runs of its own."""
         arms = _part(whole.arms, self.arms)
         at = {
             budget: tuple(arm for arm in whole.arms_at(budget) if arm in arms)
@@ -235,7 +235,7 @@ class Entry(_Section):
         return self.name if self.records_of is None else self.records_of.entry
 
     def design(self, size: Size) -> Design:
-        """The small or the full one."""
+        """The design of a size; an error if the entry has none."""
         found = self.small if size == "small" else self.full
         if found is None:
             reason = f"{self.recipe_only} is missing" if self.recipe_only else "nothing is run for it"
@@ -261,13 +261,13 @@ def all_entries(folder: Path = FOLDER) -> dict[str, Entry]:
     """Every entry by name, papers in the order of `PAPERS`. folder: of their files."""
     found = [read_entry(file.stem, file.read_text(encoding="utf-8")) for file in folder.glob("*.yaml")]
     order = list(PAPERS)
-    found.sort(key=lambda entry: (order.index(entry.paper), _numbers_as_such(entry.name)))
+    found.sort(key=lambda entry: (order.index(entry.paper), _natural_order(entry.name)))
     entries = {entry.name: entry for entry in found}
     return {name: _with_settings(entry, entries) for name, entry in entries.items()}
 
 
 def _with_settings(entry: Entry, entries: Mapping[str, Entry]) -> Entry:
-    """An entry of another's runs with the settings of those."""
+    """An entry that uses another's runs, with the settings of those."""
     if entry.records_of is None:
         return entry
     try:
@@ -284,12 +284,12 @@ def _with_settings(entry: Entry, entries: Mapping[str, Entry]) -> Entry:
 
 
 def find_entry(name: str, entries: Mapping[str, Entry]) -> Entry:
-    """The entry of that name; another name is refused with the nearest."""
+    """The entry of that name; an unknown name is refused, with the nearest known one."""
     if name not in entries:
         raise ValueError(f"There is no entry {name!r}: {nearest(name, list(entries))}")
     return entries[name]
 
 
-def _numbers_as_such(name: str) -> list[tuple[int, str]]:
-    """Table-4 before table-10."""
+def _natural_order(name: str) -> list[tuple[int, str]]:
+    """A sort key that puts table-4 before table-10."""
     return [(int(part), "") if part.isdigit() else (0, part) for part in name.split("-")]

@@ -22,7 +22,7 @@ GREY = "#888888"
 
 
 def primary_tests(entries: Mapping[str, Entry], results: Path) -> Drawn | None:
-    """Every primary test that is run to its end, in units of the smallest effect worth having."""
+    """Every primary test with a result, in units of the smallest effect worth having."""
     rows = []
     for name, entry in entries.items():
         status = status_of(entry, results)
@@ -58,7 +58,7 @@ def primary_tests(entries: Mapping[str, Entry], results: Path) -> Drawn | None:
 
 
 def valley(entries: Mapping[str, Entry], results: Path) -> Drawn | None:
-    """The summed loss over the steps, a line a start."""
+    """The summed loss over the steps, one line per start."""
     entry = entries.get(VALLEY)
     records = current_records(entry, results) if entry else []
     if not records:

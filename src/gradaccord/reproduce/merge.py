@@ -6,15 +6,15 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-LENGTHS = ("epochs", "steps", "gradients", "seconds")  # of `train`: one of them says how long
+LENGTHS = ("epochs", "steps", "gradients", "seconds")  # keys of `train`, one of which sets the length
 NAMED = ("method", "model", "sampler", "optimizer")  # a name, or a mapping with one
 
 
 def merged(base: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:
     """A copy of `base` with the override's values, mappings merged key by key.
 
-    What has another name (a method, a model...) replaces the whole mapping, its options too; a task
-    that is null is left out; one of the lengths of a run takes the place of the others.
+    A mapping with a `name` (a method, a model...) replaces the whole mapping, with its options; a task
+    that is null is left out; one of the lengths of a run replaces the others.
     """
     found = copy.deepcopy(dict(base))
     if any(override.get(length) is not None for length in LENGTHS):

@@ -1,4 +1,4 @@
-"""The runs of an entry: arms on variants at budgets with seeds, and which of them are missing."""
+"""The runs of an entry (one for each arm, variant, budget and seed), and which of them are missing."""
 
 from __future__ import annotations
 
@@ -33,27 +33,27 @@ class Planned:
 
     @property
     def label(self) -> str:
-        """What a screen calls it."""
+        """Its name on a screen."""
         return f"{self.variant}, {self.arm}, {self.budget}, seed {self.seed}"
 
     @property
     def key(self) -> dict[str, Any]:
-        """The fields by which a record is found again."""
+        """The fields that identify its record."""
         names = ("entry", "size", "variant", "arm", "budget", "seed", "settings")
         return {name: getattr(self, name) for name in names}
 
     def path(self, results: Path) -> Path:
-        """Where its record is."""
+        """The file of its record."""
         own = record_file(self.variant, self.arm, self.budget, self.seed)
         return folder_of(results, self.entry, self.size) / own
 
     def folder(self, out: Path) -> Path:
-        """Where it runs: other settings have another folder."""
+        """Its run folder; other settings have another one."""
         digest = hashlib.sha256(json.dumps(self.settings, sort_keys=True).encode()).hexdigest()[:8]
         return out / f"{self.size}-{self.variant}.{self.arm}.{self.budget}.s{self.seed}-{digest}"
 
     def record(self, results: Path) -> RunRecord | None:
-        """Its record; None if there is none, or one of other settings."""
+        """Its record; None if there is none, or only one of other settings."""
         path = self.path(results)
         if not path.exists():
             return None
@@ -76,10 +76,11 @@ def plan(
     variants: Collection[str] = (),
     replace: Plain | None = None,
 ) -> list[Planned]:
-    """All runs, seed by seed: an experiment that is cut short is still one. Those of an entry with
-    `records_of` are the other entry's: done once, recorded there.
+    """All runs, seed by seed, so that an experiment that is cut short still has whole seeds. Those of
+    an entry with `records_of` are the other entry's: done once, recorded there.
 
-    only, variants: of these arms and variants. replace: overrides of every configuration, for trials.
+    only, variants: the arms and variants to run; default: all. replace: overrides of every
+    configuration, for trials.
     """
     design = entry.design(size)
     _check("arm", only, list(design.arms))
@@ -102,7 +103,7 @@ def plan(
 
 
 def missing(planned: Sequence[Planned], results: Path) -> list[Planned]:
-    """Those without a record of the present settings."""
+    """Those without a record of the current settings."""
     return [one for one in planned if one.record(results) is None]
 
 
@@ -127,7 +128,7 @@ def missing_encoder(design: Design) -> str | None:
 
 def missing_files(needs: Sequence[str], publisher: Mapping[str, str], data: Path | None) -> str | None:
     """A sentence about the data files that are not there and who publishes them; None if all are."""
-    absent = [name for name in needs if data is None or not _there(data / name)]
+    absent = [name for name in needs if data is None or not _exists(data / name)]
     if not absent:
         return None
     shown = []
@@ -139,8 +140,8 @@ def missing_files(needs: Sequence[str], publisher: Mapping[str, str], data: Path
     return f"These data files are needed, and {where}: {'; '.join(shown)}."
 
 
-def _there(path: Path) -> bool:
-    """Also as a gzip file of that name."""
+def _exists(path: Path) -> bool:
+    """Whether a file exists, plain or gzipped."""
     return path.exists() or path.with_name(path.name + ".gz").exists()
 
 

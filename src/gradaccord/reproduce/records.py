@@ -25,11 +25,11 @@ TRAIN_LOSS = "train_loss"
 OVERALL = "overall"  # an average in which a Pearson correlation r counts as (1 + r) / 2
 POINTS = 60  # of a curve that are kept
 DIGITS = 6  # of numbers in curves
-CLASSES = 20  # up to which confusions are kept
+CLASSES = 20  # confusions of more classes are not kept
 
 
 class Point(BaseModel):
-    """A moment of a run: its cost so far and what was measured."""
+    """A point of a run's curve: its cost so far and what was measured."""
 
     step: int
     gradients: float
@@ -38,7 +38,7 @@ class Point(BaseModel):
 
 
 class Errors(BaseModel):
-    """Where the best weights are wrong, in numbers alone: no text of a data set is kept."""
+    """The errors of the best weights, as numbers only: no text of a data set is kept."""
 
     split: str
     examples: int
@@ -48,7 +48,7 @@ class Errors(BaseModel):
 
     @classmethod
     def of(cls, found: TaskErrors) -> Errors:
-        """Without the examples, and without confusions that nobody would read."""
+        """Without the examples, and without the confusions of many classes."""
         many = found.confusion is not None and len(found.confusion.labels) > CLASSES
         return cls(**found.model_dump(exclude={"worst", "confusion"} if many else {"worst"}))
 
@@ -65,7 +65,7 @@ class RunRecord(Versioned):
     budget: str
     seed: int
     settings: dict[str, Any]  # as the entry gave them: if it gives others, the record is out of date
-    drawn: bool = False  # whether `limit` drew its examples; at first it took those on top of a file
+    drawn: bool = False  # whether `limit` drew its examples; old records have the first of a file
     finished: str
     commit: str | None
     versions: dict[str, str]
@@ -99,19 +99,19 @@ class RunRecord(Versioned):
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """All that were scored there."""
+        """All tasks that were scored on that split."""
         return tuple(self.scores)
 
     @property
     def unseen(self) -> tuple[str, ...]:
-        """Those of them that were not trained."""
+        """Those of them that were not trained on."""
         return tuple(task for task in self.tasks if task not in self.trained)
 
     def value(self, metric: str = AVERAGE) -> float:
-        """`average` of the trained tasks' main metrics, a task's main one, `task.metric`, a probe, or
-        `train_loss`.
+        """A number by name: `average` (of the trained tasks' main metrics), a task (its main metric),
+        `task.metric`, a probe, or `train_loss`.
 
-        `zero-shot average` is that of the tasks that were scored and not trained. `overall` is the
+        `zero-shot average` is that of the tasks that were scored and not trained on. `overall` is the
         average with (1 + r) / 2 for Pearson's r, in percent like the rest.
         """
         if metric in (AVERAGE, OVERALL):
@@ -142,12 +142,12 @@ class RunRecord(Versioned):
 
 
 def record_file(variant: str, arm: str, budget: str, seed: int) -> str:
-    """The file of a run."""
+    """The file name of a run's record."""
     return f"{variant}.{arm}.{budget}.s{seed}.json"
 
 
 def folder_of(results: Path, entry: str, size: str) -> Path:
-    """Where an entry's records are."""
+    """The folder of an entry's records."""
     return results / entry if size == "small" else results / entry / size
 
 
@@ -187,7 +187,7 @@ def from_training(results: Results, folder: Path) -> dict[str, Any]:
 
 
 def thinned(points: list[Any], most: int = POINTS) -> list[Any]:
-    """Evenly chosen ones, the last among them."""
+    """At most this many of the points, evenly spaced, the last among them."""
     if len(points) <= most:
         return points
     return [points[round((i + 1) * len(points) / most) - 1] for i in range(most)]
@@ -262,5 +262,5 @@ def _rounded(values: Mapping[str, float]) -> dict[str, float]:
 
 
 def by_seed(records: Iterable[RunRecord], metric: str = AVERAGE) -> dict[int, float]:
-    """Seed -> value."""
+    """Seed -> value of a metric."""
     return {record.seed: record.value(metric) for record in records}

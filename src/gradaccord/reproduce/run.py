@@ -44,7 +44,7 @@ class ArmRun(Run):
 
     @property
     def label(self) -> str:
-        """What a screen calls it."""
+        """Its name on a screen."""
         return self.planned.label
 
 
@@ -58,10 +58,10 @@ def run_entry(
     show: Callable[[Progress], None] = lambda progress: None,
     say: Callable[[str], None] = lambda sentence: None,
 ) -> dict[str, str]:
-    """Do what has no record yet; what failed, with the reason, by label. Ctrl-C saves every run.
+    """Do the runs that have no record yet; returns label -> reason of those that failed.
 
-    runner: where they are done; default: here, one after the other. keep: models and checkpoints too,
-    which are removed once a run has its record.
+    Ctrl-C saves every run. runner: default: this machine, one run after another. keep: keep models and
+    checkpoints, which else are removed once a run has its record.
     """
     wanted = missing(planned, folders.results)
     if entry.kind == DATA or not wanted:

@@ -1,4 +1,4 @@
-"""Ours beside the published numbers: scores, differences with their tests, cost and probes."""
+"""Our numbers beside the published: scores, differences with their tests, cost and probes."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class Row:
     records: tuple[RunRecord, ...]
 
     def mean(self, metric: str) -> Mean:
-        """Over seeds."""
+        """The mean over seeds."""
         return Mean.of(record.value(metric) for record in self.records)
 
 
 def tables(entry: Entry, records: Sequence[RunRecord], size: Size = "small") -> list[Grid]:
-    """Everything there is to show of an entry; without records, the published numbers."""
+    """All tables of an entry; without records, only the published numbers."""
     design = entry.small if size == "small" else entry.full
     if design is None or not records:
         return published_tables(entry)
@@ -78,7 +78,7 @@ def published_tables(entry: Entry) -> list[Grid]:
 
 
 def _printed(published: Published, name: str) -> list[str]:
-    """A row as it is printed; dashes where there is none."""
+    """A published row as text; dashes where there is none."""
     given = published.rows.get(name, (None,) * len(published.columns))
     return [NONE if value is None else f"{value:g}" for value in given]
 
@@ -139,7 +139,7 @@ def _title(design: Design, variant: str, budget: str, rows: Sequence[Row]) -> st
 
 
 def _scores(entry: Entry, title: str, rows: Sequence[Row]) -> Grid:
-    """A row an arm; the published rows of other names follow, and what guessing scores."""
+    """One row per arm, then the published rows of other names, then the scores of guessing."""
     published = entry.published
     first = rows[0].records[0]
     columns: list[tuple[str, str]] = [(_named(first, task), task) for task in first.tasks]
@@ -190,7 +190,7 @@ def _means(design: Design, records: Sequence[RunRecord]) -> Grid:
 
 
 def _tasks(title: str, row: Row) -> Grid:
-    """The scores of a single arm: a row a task, a column a metric."""
+    """The scores of a single arm: one row per task, one column per metric."""
     first = row.records[0]
     metrics = list(dict.fromkeys(name for own in first.scores.values() for name in own))
     lines = [(task, *(row.mean(f"{task}.{name}").text(1) for name in metrics)) for task in first.tasks]
@@ -198,7 +198,7 @@ def _tasks(title: str, row: Row) -> Grid:
 
 
 def _costs(rows: Sequence[Row]) -> Grid:
-    """What the runs took, and what was measured beside the scores."""
+    """What the runs cost, and what was measured beside the scores."""
     probes = list(dict.fromkeys(name for row in rows for name in row.records[0].probes))
     columns: list[tuple[str, int, Callable[[RunRecord], float]]] = [
         ("training loss", 3, lambda record: record.train_loss),
@@ -221,7 +221,7 @@ def _costs(rows: Sequence[Row]) -> Grid:
 
 
 def _errors(row: Row) -> list[Grid]:
-    """Where a single arm is wrong: how many errors lie next to the truth."""
+    """The errors of a single arm: how many there are, and how many lie next to the true class."""
     lines = []
     for task in row.records[0].errors:
         own = [record.errors[task] for record in row.records if task in record.errors]

@@ -1,4 +1,4 @@
-"""What the records of an entry say about its claim, and where the entry stands."""
+"""What the records of an entry say about its claim, and the status of the entry."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gradaccord.reproduce.records import TRAIN_LOSS, RunRecord
 from gradaccord.reproduce.special import trapped
 from gradaccord.reproduce.table import interval
 
-UNDERFIT = 1.1  # times its rival's training loss: an arm that has learned too little to be compared
+UNDERFIT = 1.1  # times the other's training loss: the arm has learned too little to be compared
 
 Word = Literal[
     "reproduced", "not reproduced", "measured at small scale", "recipe only", "published numbers only",
@@ -30,7 +30,7 @@ Verdict = Literal[
 
 @dataclass(frozen=True)
 class Status:
-    """word: of the entry; verdict: on its claim; result: what was found, in sentences."""
+    """word: the entry's state; verdict: on its claim; result: what was found, in sentences."""
 
     word: Word
     verdict: Verdict
@@ -50,7 +50,7 @@ class Status:
 
 
 def status_of(entry: Entry, results: Path) -> Status:
-    """From the records in full size if there are any, else from those in small."""
+    """The status by the records of the full setting if there are any, else of the small one."""
     if entry.kind == DATA:
         return Status("published numbers only", "not testable here", "The paper's numbers, as data.")
     size: Size = "full" if current_records(entry, results, "full") else "small"
@@ -85,7 +85,7 @@ def _decided(
     if primary is None:
         return small, "not run", "The primary test is not run yet."
     fits = unequal_fits(design, records, primary)
-    result = sentence(primary) + _said_of(fits)
+    result = sentence(primary) + _fits_sentence(fits)
     if primary.difference.count < design.seeds:
         return small, "not run", f"{result} Runs are missing ({design.seeds} seeds are planned)."
     weak, learned = unlearned(design, records, design.primary)
@@ -152,7 +152,7 @@ def sentence(test: Tested) -> str:
 
 
 def unequal_fits(design: Design, records: Sequence[RunRecord], test: Tested) -> dict[str, float] | None:
-    """The last training losses of the arms of a test, where they differ clearly and by over 1 %."""
+    """The last training losses of a test's arms if they differ clearly and by over 1 %, else None."""
     losses = {
         arm: seeds_of(records, test.scope, test.budget, arm, TRAIN_LOSS, list(design.variants))
         for arm in (test.arm, test.against)
@@ -163,7 +163,7 @@ def unequal_fits(design: Design, records: Sequence[RunRecord], test: Tested) -> 
     return means if max(means.values()) > 1.01 * min(means.values()) else None
 
 
-def _said_of(fits: dict[str, float] | None) -> str:
+def _fits_sentence(fits: dict[str, float] | None) -> str:
     if fits is None:
         return ""
     ends = " and ".join(f"{loss:.3f} ({arm})" for arm, loss in fits.items())
@@ -192,7 +192,7 @@ def unlearned(design: Design, records: Sequence[RunRecord], primary: Primary) ->
 
 
 def command(entry: Entry) -> str:
-    """What runs it."""
+    """The command that runs an entry."""
     if entry.small is None:
         return f"gradaccord reproduce {entry.name}"
     data = " --data DIR" if entry.small.needs else ""

@@ -1,4 +1,4 @@
-"""What it takes to run something again: command, versions, machine, state of the source."""
+"""What is needed to repeat a run: command, versions, machine, state of the source."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PACKAGES = ("gradaccord", "torch", "transformers", "accelerate", "tokenizers", "
 
 
 class About(Versioned):
-    """The content of `about.json`; what a file lacks is empty."""
+    """The content of `about.json`; fields that a file lacks are empty."""
 
     FILE: ClassVar[str] = ABOUT
 
@@ -41,7 +41,7 @@ def read_about(folder: Path) -> About:
 
 
 def about(command: list[str] | None = None) -> About:
-    """What is to be noted now. command: this process's unless given."""
+    """The state of this moment, to be recorded. command: default: this process's."""
     versions = {}
     for package in PACKAGES:
         with suppress(PackageNotFoundError):

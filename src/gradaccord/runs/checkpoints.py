@@ -25,7 +25,7 @@ from gradaccord.runs.files import (
 CHECKPOINTS = "checkpoints"  # the folder inside a run folder
 STATE = "state-{rank}.pt"
 SUMS = "sums.json"
-NEW, OLD, GONE = ".tmp", ".old", ".gone"  # end the names of those being written, replaced, removed
+NEW, OLD, GONE = ".tmp", ".old", ".gone"  # endings of checkpoints being written, replaced, removed
 
 
 class CheckpointError(RuntimeError):
@@ -35,8 +35,8 @@ class CheckpointError(RuntimeError):
 class Checkpoints:
     """The checkpoints of a run, `step-000123` and so on, below one folder.
 
-    keep: how many stay. serves: other checkpoints that need these; for each of them, the newest of
-    these up to its step stays, too.
+    keep: how many are kept. serves: other checkpoints that need these; for each of them, the newest of
+    these up to its step is kept, too.
     """
 
     def __init__(self, folder: Path, keep: int = 2, serves: Checkpoints | None = None) -> None:
@@ -60,7 +60,7 @@ class Checkpoints:
         rank: int = 0,
         wait: Callable[[], None] = lambda: None,
     ) -> Path:
-        """Write a state of plain values and tensors; the previous ones stay until it is whole.
+        """Write a state of plain values and tensors; earlier checkpoints stay until it is whole.
 
         Every process writes its own state; wait: a barrier between them.
         """
@@ -103,7 +103,7 @@ class Checkpoints:
                 _remove(path)
 
     def prune(self) -> None:
-        """Remove checkpoints that are not needed, and what a killed run left."""
+        """Remove checkpoints that are not needed, and what a killed run left behind."""
         self.tidy()
         present = self.all()
         needed = {path.name for path in present[-self.keep :]}
@@ -129,10 +129,11 @@ class Checkpoints:
         accept: Callable[[dict[str, Any]], None] = lambda state: None,
         gather: Callable[[Any], list[Any]] = lambda found: [found],
     ) -> tuple[Path, dict[str, Any]] | None:
-        """The newest checkpoint that can be read, with its state, or None. say: told what was skipped.
+        """The newest checkpoint that can be read, with its state; None if there is none.
 
-        accept: raises a `CheckpointError` for a state that cannot be used. gather: tells every process
-        what all have found, so that they continue from the same checkpoint.
+        say: called for each one that is skipped. accept: raises a `CheckpointError` for a state that
+        cannot be used. gather: gives every process the values of all, so that they continue from the
+        same checkpoint.
         """
         if rank == 0:
             self.tidy()
@@ -150,7 +151,7 @@ class Checkpoints:
         accept: Callable[[dict[str, Any]], None] = lambda state: None,
         gather: Callable[[Any], list[Any]] = lambda found: [found],
     ) -> Iterator[tuple[Path, dict[str, Any] | CheckpointError]]:
-        """Every checkpoint, the newest first, with its state or what is wrong with it in any process.
+        """Every checkpoint, the newest first, with its state or the first error of any process.
 
         One that was saved by another number of processes is refused.
         """
@@ -170,17 +171,17 @@ class Checkpoints:
         try:
             saved = sum(name.startswith("state-") for name in read_json(path / SUMS))
         except (OSError, ValueError, TypeError):
-            return  # damaged, which `load` says
+            return  # damaged: `load` raises the error
         if saved not in (0, running):
             raise RunFolderError(
                 f"The run in {self.folder} was saved by {saved} process{'es' * (saved > 1)}, and "
-                f"{running} run{'s' * (running == 1)} here: resume it with as many, or choose another "
-                "--out."
+                f"{running} run{'s' * (running == 1)} here: resume it with the same number, or choose "
+                "another --out."
             )
 
 
 def _remove(path: Path) -> None:
-    """Remove a checkpoint as a whole: a kill in the middle leaves none that cannot be read."""
+    """Remove a checkpoint in one step: a kill in the middle leaves none that cannot be read."""
     gone = path.with_name(f"{path.name}{GONE}")
     with suppress(OSError):
         os.replace(path, gone)
@@ -188,7 +189,7 @@ def _remove(path: Path) -> None:
 
 
 def _replace(temporary: Path, final: Path) -> None:
-    """Put a new folder in the place of an old one, if there is one; on failure the old one is back."""
+    """Put a new folder in the place of an old one, if there is one; on failure the old one stays."""
     aside = final.with_name(f"{final.name}{OLD}")
     shutil.rmtree(aside, ignore_errors=True)
     try:
@@ -206,23 +207,23 @@ def _replace(temporary: Path, final: Path) -> None:
 
 @contextmanager
 def _explained(final: Path) -> Iterator[None]:
-    """Turn a full disk into one sentence."""
+    """Turn the error of a full disk into one sentence."""
     try:
         yield
     except (OSError, RuntimeError) as error:
         why = system_reason(error)
         if why is None:
             raise
-        kept = "; the one before is kept" if any(final.parent.glob("step-*[0-9]")) else ""
+        kept = "; the previous one is kept" if any(final.parent.glob("step-*[0-9]")) else ""
         raise RunFolderError(
-            f"The checkpoint {final} cannot be written ({why}): make room and go on with "
+            f"The checkpoint {final} cannot be written ({why}): make room and continue with "
             f"--resume{kept}."
         ) from error
 
 
 @contextmanager
 def fitting(path: Path) -> Iterator[None]:
-    """While a state is loaded: turn the errors of one that does not fit into one sentence."""
+    """Turn the errors of loading a state that does not fit into one sentence."""
     try:
         yield
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError) as error:
@@ -234,7 +235,7 @@ def fitting(path: Path) -> Iterator[None]:
 
 
 def load(path: Path, rank: int = 0) -> dict[str, Any]:
-    """The state in a checkpoint, its checksums compared; tensors and plain values only, never code."""
+    """The state in a checkpoint, its checksums checked; tensors and plain values only, never code."""
     check(path, rank)
     try:
         state: dict[str, Any] = read_tensors(path / STATE.format(rank=rank))
@@ -244,7 +245,7 @@ def load(path: Path, rank: int = 0) -> dict[str, Any]:
 
 
 def random_state() -> dict[str, Any]:
-    """The state of torch's global generators, to be saved with a run's."""
+    """The state of torch's global generators, to be saved with the state of a run."""
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
     return {"random": torch.get_rng_state(), "cuda_random": cuda}
 
@@ -257,7 +258,7 @@ def set_random_state(state: Mapping[str, Any]) -> None:
 
 
 def add_weights_of_all(path: Path, state: dict[str, Any]) -> None:
-    """Give a process without weights in its own state those that the first has saved for all."""
+    """Add to a state without weights those that the first process saved for all."""
     if not state["model"]:
         first = load(path)
         state |= {key: first[key] for key in ("model", "optimizer")}

@@ -1,6 +1,6 @@
 """Configurations in YAML files, with overrides; every mistake becomes one sentence with its line.
 
-Which keys there are is said by the pydantic model of the command, e.g. `train.config`.
+The pydantic model of each command defines the keys, e.g. `train.config`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _text(path: Path, recipes: Mapping[str, str]) -> str:
                 raise ConfigError(
                     f"The recipe {path} is for another command: `gradaccord {command} {path}`."
                 )
-        raise ConfigError(f"There is no file {path}, nor a recipe of that name: {', '.join(recipes)}.")
+        raise ConfigError(f"There is no file or recipe {path}: the recipes are {', '.join(recipes)}.")
     return recipes[str(path)]
 
 
@@ -147,13 +147,20 @@ def set_value(content: Any, key: str, value: Any, source: str) -> Place:
             inner = {"data" if target is content.get("tasks") else "name": inner}
         target[part] = inner = {} if inner is None else inner
         if not isinstance(inner, dict):
-            raise ConfigError(f"{source} goes into {part!r}, which holds {inner!r}.")
+            raise ConfigError(
+                f"{source} sets a key of {part!r}, which is {inner!r} and has no keys: leave it out."
+            )
         target = inner
     target[last] = value
     return (*path, last)
 
 
-_TYPES = ("function-", "constrained-", "dict[", "list[")  # what pydantic puts behind a key of several
+_TYPES = (
+    "function-",
+    "constrained-",
+    "dict[",
+    "list[",
+)  # what pydantic appends to a place with several types
 
 
 def _sentence(

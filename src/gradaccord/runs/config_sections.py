@@ -1,4 +1,4 @@
-"""What the sections of a configuration are made of, as pydantic models."""
+"""The base classes and types of a configuration's sections, as pydantic models."""
 
 from __future__ import annotations
 
@@ -34,5 +34,5 @@ class Named(FromName):
 
     @property
     def options(self) -> dict[str, Any]:
-        """Everything but the fields that are declared."""
+        """All keys but those that are declared as fields."""
         return dict(self.__pydantic_extra__ or {})

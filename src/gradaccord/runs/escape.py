@@ -1,6 +1,6 @@
-"""Names and texts that may come from strangers, as plain text in Markdown and spreadsheets.
+"""Untrusted names and texts, escaped to plain text for Markdown and spreadsheets.
 
-Pages of HTML escape what they are filled with (`report/html_file.py`).
+HTML pages are escaped where they are filled in (`report/html_file.py`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-# Tabs, line breaks, spaces and full-width signs before or instead of the sign do not help a formula.
+# A formula is also found behind tabs, line breaks or spaces, and with a full-width sign.
 FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")
 
 
@@ -39,5 +39,5 @@ def fenced(text: str, language: str = "") -> str:
 
 
 def csv_cell(value: Any) -> Any:
-    """A cell that no spreadsheet takes for a formula; numbers stay numbers."""
+    """A cell that no spreadsheet reads as a formula; numbers stay numbers."""
     return f"'{value}" if isinstance(value, str) and FORMULA.match(value) else value

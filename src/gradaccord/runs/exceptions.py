@@ -1,4 +1,4 @@
-"""How a run says that it ended early: interrupted by Ctrl-C, or training that cannot go on."""
+"""The exceptions of a run that ends early: interrupted by Ctrl-C, or unable to continue."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class Interrupted(Exception):  # noqa: N818
 
 
 class TrainingError(RuntimeError):
-    """Training cannot go on; the message says why, and what is kept."""
+    """Training cannot continue; the message says why, and what is kept."""
 
 
 def what_is_saved(step: int, between_steps: bool, checkpoints: Checkpoints) -> str:

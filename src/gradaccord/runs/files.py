@@ -1,4 +1,4 @@
-"""The files of a run folder: their names, and writes that are whole or absent."""
+"""The files of a run folder: their names, their readers, and writes that are whole or absent."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ CONFIG, LOG, RESULTS, ABOUT = "config.yaml", "log.jsonl", "results.json", "about
 MODEL = "model"  # the folder of the saved model
 
 
-# Names that a run folder or Windows has for something else, and names that are hidden or options.
+# Names that a run folder or Windows uses for something else, and names that are hidden or look like
+# options.
 TAKEN = re.compile(
     r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?|model|best|checkpoints|.*\.(json|jsonl|yaml|md|csv|html|db)"
     r"|[-. ].*|.*[. ]|",
@@ -48,7 +49,7 @@ class RunFolderError(OSError):
 
 
 def folder_name(name: str) -> str:
-    """Any name as the name of a folder; a safe one stays as it is, others end with a hash."""
+    """A safe folder name for any name; one that is safe stays as it is, others end with a hash."""
     safe = re.sub(r"[^\w .=+@-]", "_", name)
     if safe == name and len(name.encode()) <= LONGEST and not TAKEN.fullmatch(name):
         return name
@@ -80,7 +81,11 @@ def write_atomic(path: Path, content: bytes | str | Callable[[IO[bytes]], object
     sync_folder(path.parent)
 
 
-FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))  # the disk, or one's share
+FULL = (
+    errno.ENOSPC,
+    errno.EFBIG,
+    getattr(errno, "EDQUOT", errno.ENOSPC),
+)  # the disk, or the user's quota
 
 
 def not_written(path: Path, error: BaseException, again: str = "repeat the command") -> RunFolderError:
@@ -109,7 +114,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write plain values, whole or not at all."""
+    """Write plain values as JSON, whole or not at all."""
     write_atomic(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
 
@@ -123,15 +128,15 @@ def read_json(path: Path) -> Any:
     try:
         text = path.read_text(encoding="utf-8")
         found = json.loads(text)
-        if "\\ud" in text.lower():  # half a pair of surrogates cannot be written anywhere
+        if "\\ud" in text.lower():  # half of a surrogate pair cannot be encoded
             check_text(found)
-    except (ValueError, RecursionError) as error:  # no JSON, no UTF-8, numbers or nesting past all use
+    except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, too long or too deep
         raise damaged(path, str(error)) from error
     return found
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The content of a JSON file of ours that must hold an object."""
+    """The content of one of our JSON files that must hold an object."""
     content = read_json(path)
     if not isinstance(content, dict):
         raise damaged(path, "it holds no JSON object")

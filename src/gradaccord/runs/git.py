@@ -1,8 +1,8 @@
 """The commit of the working directory; the one place that calls git.
 
-A folder from a stranger may bring a `.git` whose settings name programs (a monitor, filters, hooks,
-pagers, transports). None of them is run: hooks and the monitor are off, and files are compared with
-the commit only where the folder sets nothing but what is known to name no program.
+An untrusted folder may hold a `.git` whose settings name programs (a monitor, filters, hooks, pagers,
+transports). None of them is run: hooks and the monitor are off, and files are compared with the commit
+only if all of the folder's settings are known to name no program.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ HARMLESS = re.compile(
 
 
 def commit() -> str | None:
-    """The hash, with "+" where files differ from it, "?" where that was not safe to ask; or None."""
+    """The hash, with "+" if files differ from it, or "?" if that was not safe to check; else None."""
     try:
         found = _git("rev-parse", "HEAD").strip()
         if not _harmless():

@@ -9,24 +9,24 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
-PARENT = "GRADACCORD_PARENT"  # in the environment: the process for which this one works
-# Schedulers and torchrun end a process by the second, a terminal that is closed by the third.
+PARENT = "GRADACCORD_PARENT"  # environment variable: the id of the command that started this process
+# Schedulers and torchrun end a process with the second, a closed terminal with the third.
 NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
 SIGNALS = tuple(getattr(signal, name) for name in NAMES if hasattr(signal, name))  # Windows lacks one
 
 
 class Interrupts:
-    """Notes Ctrl-C, SIGTERM and SIGHUP while it is entered; a second Ctrl-C stops at once.
+    """Notes Ctrl-C, SIGTERM and SIGHUP inside a `with` block; a second Ctrl-C stops at once.
 
-    Once `saving` is set, it does not, so that what is being written is complete.
+    Once `saving` is set, a second Ctrl-C is only noted, so that what is being written is complete.
 
-    say: told at once what happens next, from another thread, as the step may be in the middle of a long
-    computation. doing: gives what has to be finished first, when a signal comes; "" is this step.
+    say: called at once with what happens next, from another thread, as the step may be in the middle of
+    a long computation. doing: returns what has to be finished first; "" is this step.
 
     Only the main thread can handle signals: in another one nothing is noted. A signal that the
-    process ignores stays ignored, except SIGINT where the process works for another (`PARENT`), which
-    sends it. The end of that process counts as a signal: nobody waits for this run any more, and a
-    restarted command needs the folder.
+    process ignores stays ignored, except SIGINT from the command that started it (`PARENT`). The end of
+    that command counts as a signal: nobody waits for this run any more, and a restarted command needs
+    the folder.
     """
 
     def __init__(
@@ -37,8 +37,8 @@ class Interrupts:
         self.noted = False
         self.saving = False
         self._say, self._doing = say, doing
-        self._told = False
-        self._teller: threading.Thread | None = None
+        self._announced = False
+        self._thread: threading.Thread | None = None
         self._pipe: tuple[int, int] = (-1, -1)
         self._wakeup_before = -1
         self._before: dict[signal.Signals, Any] = {}
@@ -63,35 +63,35 @@ class Interrupts:
         for one, before in self._before.items():
             signal.signal(one, before)
         self._before.clear()
-        if self._teller is not None:
+        if self._thread is not None:
             signal.set_wakeup_fd(self._wakeup_before)
             os.close(self._pipe[1])
-            self._teller.join()
+            self._thread.join()
             os.close(self._pipe[0])
-            self._teller = None
+            self._thread = None
 
     def _listen(self) -> None:
         """Start the thread: Python writes the number of a signal into the pipe when it comes."""
         self._pipe = os.pipe()
         os.set_blocking(self._pipe[1], False)
         self._wakeup_before = signal.set_wakeup_fd(self._pipe[1], warn_on_full_buffer=False)
-        self._teller = threading.Thread(target=self._tell, name="interrupts", daemon=True)
-        self._teller.start()
+        self._thread = threading.Thread(target=self._announce, name="interrupts", daemon=True)
+        self._thread.start()
 
-    def _tell(self) -> None:
+    def _announce(self) -> None:
         assert self._say is not None
         while got := os.read(self._pipe[0], 64):
             if not set(got) & {signal.SIGINT, signal.SIGTERM}:
                 continue
             name = "Ctrl-C" if signal.SIGINT in got else "SIGTERM"
-            if not self._told:
+            if not self._announced:
                 what = self._doing() or "this step"
                 self._say(
                     f"{name}: finishing {what}, then saving a checkpoint; press again to stop at once."
                 )
             elif self.saving:
                 self._say(f"{name}: still saving; it ends by itself.")
-            self._told = True
+            self._announced = True
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self.noted and not self.saving and number == signal.SIGINT:
@@ -101,7 +101,7 @@ class Interrupts:
 
     @property
     def stops(self) -> bool:
-        """Whether this process has to stop: by a signal, or as nobody waits for it any more."""
+        """Whether this process has to stop: because of a signal, or because its parent has ended."""
         return self.noted or orphaned()
 
     def agreed(self, accelerator: Any) -> bool:
@@ -120,7 +120,7 @@ def terminals() -> list[int]:
 
 
 def silence(before: list[int]) -> None:
-    """Discard what would go to terminals that have been closed: writing there fails."""
+    """Discard output to terminals that have been closed: writing there fails."""
     for number in before:
         if not os.isatty(number):
             nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -129,6 +129,6 @@ def silence(before: list[int]) -> None:
 
 
 def orphaned() -> bool:
-    """Whether the process for which this one works has ended."""
+    """Whether the command that started this process has ended."""
     parent = os.environ.get(PARENT)
     return parent is not None and parent != str(os.getppid())

@@ -1,4 +1,4 @@
-"""A warning if fewer processes run than a launcher was asked for."""
+"""A warning if fewer processes run together than a launcher was told to start."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import os
 
 
 def fewer_than_asked(running: int) -> str | None:
-    """A sentence if a launcher was asked for more processes than run together; else None.
+    """A warning if a launcher was told to start more processes than run together; else None.
 
     `accelerate launch --num_processes N --cpu` starts one process whatever N is: it only sets the
     address at which several would meet.
     """
-    asked = int(os.environ.get("WORLD_SIZE", "1") or 1)
-    if asked > running:
+    world = int(os.environ.get("WORLD_SIZE", "1") or 1)
+    if world > running:
         return (
-            f"WORLD_SIZE asks for {asked} processes and {running} runs here by itself: start them with "
-            f"torchrun --nproc-per-node {asked}."
+            f"WORLD_SIZE asks for {world} processes, and {running} runs here: start them with "
+            f"torchrun --nproc-per-node {world}."
         )
     by_accelerate = "ACCELERATE_MIXED_PRECISION" in os.environ and "MASTER_ADDR" in os.environ
     if by_accelerate and "WORLD_SIZE" not in os.environ and running == 1:

@@ -1,4 +1,4 @@
-"""The log of a run: JSON lines, written through every few seconds and before every checkpoint."""
+"""The log of a run: JSON lines, flushed to disk every few seconds and before every checkpoint."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STEP = b'"event": "step"'  # as `Log` writes it
 
 @dataclass
 class StepRecord:
-    """One step of training. What a line of the log lacks has its default."""
+    """One step of training. Fields that a line of the log lacks have their defaults."""
 
     step: int = 0
     phase: str = ""
@@ -38,7 +38,7 @@ class StepRecord:
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> StepRecord | None:
-        """A record by type; None if it is not a step, or not one of training."""
+        """The step that a line of the log holds; None if it is not a step of training."""
         if record.get("event") != "step":
             return None
         own = {name: record[name] for name in _FIELDS if record.get(name) is not None}
@@ -52,7 +52,7 @@ class StepRecord:
 
     @property
     def mean_loss(self) -> float:
-        """Over the tasks; NaN if there is none, or the sum is no number."""
+        """The mean over tasks; NaN if there is none, or the sum is not a number."""
         try:
             return math.fsum(self.loss.values()) / len(self.loss)
         except (ArithmeticError, ValueError):
@@ -79,14 +79,15 @@ class LogCopy(Protocol):
         """Add a record."""
 
     def close(self) -> None:
-        """Write through and close."""
+        """Flush and close."""
 
 
 class Log:
-    """Appends records to a file; what a killed run logged after its checkpoint is cut off first.
+    """Writes records to a file.
 
     path: None for a process that writes nothing.
-    append: keep what is there (see `cut_to_step` and `cut_to_size`); else begin a new log.
+    append: keep what is there; `cut_to_step` or `cut_to_size` first removes what a killed run logged
+        after its checkpoint. Else begin a new log.
     """
 
     SECONDS = 2.0  # between two writes to the disk
@@ -109,13 +110,13 @@ class Log:
             self.flush()
 
     def add(self, record: StepRecord | EvaluationRecord) -> None:
-        """Add a record of training, to the copy, too."""
+        """Add a record of training here and to the copy."""
         self.write(**record.to_json())
         if self.copy is not None:
             self.copy.write(record)
 
     def flush(self) -> None:
-        """Write through to the disk."""
+        """Flush to the disk."""
         if self.file is not None:
             with self._writing(Path(self.file.name)):
                 self.file.flush()
@@ -123,12 +124,12 @@ class Log:
         self._flushed = time.monotonic()
 
     def size(self) -> int:
-        """Bytes written so far: what a checkpoint notes for `cut_to_size`."""
+        """Bytes written so far; a checkpoint keeps the number for `cut_to_size`."""
         self.flush()
         return 0 if self.file is None else os.fstat(self.file.fileno()).st_size
 
     def close(self) -> None:
-        """Write through and close."""
+        """Flush and close."""
         if self.copy is not None:
             self.copy.close()
         if self.file is not None:
@@ -137,11 +138,11 @@ class Log:
 
     @contextmanager
     def _writing(self, path: Path) -> Iterator[None]:
-        """Turn a full disk into one sentence."""
+        """Turn the error of a full disk into one sentence."""
         try:
             yield
         except OSError as error:
-            raise not_written(path, error, "go on with --resume") from error
+            raise not_written(path, error, "continue with --resume") from error
 
 
 def _warn(sentence: str) -> None:
@@ -164,7 +165,7 @@ def cut_to_size(path: Path, size: int) -> None:
 def read_log(path: Path, say: Callable[[str], None] = _warn) -> list[dict[str, Any]]:
     """The records of a log; a last line that a kill cut off is left out.
 
-    say: told which other lines cannot be read; warns by default.
+    say: called with the other lines that cannot be read; warns by default.
     """
     return list(records(path, say=say))
 
@@ -186,4 +187,4 @@ def records(path: Path, every: int = 1, say: Callable[[str], None] = _warn) -> I
                 broken.append(number + 1)
     if broken:
         more = f" and {len(broken) - 1} more" if broken[1:] else ""
-        say(f"{path}, line {broken[0]}{more}: what cannot be read is left out.")
+        say(f"{path}, line {broken[0]}{more}: unreadable lines are left out.")

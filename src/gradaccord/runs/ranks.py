@@ -1,4 +1,4 @@
-"""Several processes of one run: they agree, end their process group, and say so if one is lost."""
+"""Several processes of one run: how they are joined, exchange values, and end, also if one is lost."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def make_accelerator(precision: str, threads: int | None, **options: Any) -> Any
         precision = "bf16" if gpu and torch.cuda.is_bf16_supported() else "fp32"
     mixed = {"fp32": "no"}.get(precision, precision)
     keep_freed_memory()
-    # Under torchrun on a CPU Accelerate joins the processes only if it is told that this is one.
+    # Under torchrun on a CPU, Accelerate joins the processes only with `cpu=True`.
     on_cpu = not torch.accelerator.is_available()
     atexit.register(_end_process_group)
     return Accelerator(mixed_precision=mixed, cpu=on_cpu, **options)
@@ -49,7 +49,7 @@ def where(accelerator: Any) -> str:
 
 
 def _end_process_group() -> None:
-    """The threads of a process group can abort an interpreter that is taken down around them."""
+    """Destroy the process group: its threads can abort an interpreter that is shutting down."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         gc.collect()  # models that hold the group
         torch.distributed.destroy_process_group()
@@ -65,7 +65,7 @@ def gathered(accelerator: Any, value: T) -> list[T]:
 
 
 @contextmanager
-def others_alive(accelerator: Any, remedy: str = "go on with --resume") -> Iterator[None]:
+def others_alive(accelerator: Any, remedy: str = "continue with --resume") -> Iterator[None]:
     """Turn a backend's error about a lost process into one sentence."""
     try:
         yield
@@ -73,6 +73,6 @@ def others_alive(accelerator: Any, remedy: str = "go on with --resume") -> Itera
         if accelerator.num_processes == 1 or not is_broken(error):
             raise
         raise ProcessLostError(
-            "Another process of this run has ended, and this one with it: see what that one said, "
+            "Another process of this run has ended, and this one with it: see that one's message, "
             f"and {remedy}."
         ) from error

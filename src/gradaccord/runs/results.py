@@ -1,4 +1,4 @@
-"""What a training run found: the types behind `results.json`, read and written here alone."""
+"""The results of a training run: the types of `results.json`, which is read and written only here."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Scores = dict[str, dict[str, float]]  # task -> metric -> percent
 
 
 class Cost(BaseModel):
-    """What a run took. None: not measured by the version that wrote the file.
+    """What a run cost. None: not measured by the version that wrote the file.
 
-    seconds: of the clock, from the first step to the last, evaluation and probes included.
+    seconds: wall time from the first step to the last, evaluation and probes included.
     cpu_seconds: of the whole process; None if it was resumed.
-    The other processor seconds are those of all sessions; on a GPU they are wall seconds.
+    The other seconds are processor seconds of all sessions; on a GPU they are wall seconds.
     """
 
     seconds: float
@@ -132,14 +132,14 @@ class Results(Versioned):
     cost: Cost
     weights: dict[str, float] = Field(default_factory=dict)  # of tasks whose static weight is not 1
     stopped: dict[str, int] = Field(default_factory=dict)  # task -> the step that its patience ended at
-    # Task -> scores without skill: on its last split, and on dev of those that have test, too.
+    # Task -> scores of a model without skill: on its last split; and on dev if that is test.
     references: dict[str, Reference] = Field(default_factory=dict)
     dev_references: dict[str, Reference] = Field(default_factory=dict)
     cards: dict[str, DataCard] = Field(default_factory=dict)  # of the tasks' data
 
     @model_validator(mode="after")
     def _whole(self) -> Results:
-        """Every task has its main metric and a score by it."""
+        """Check that every task has its main metric and a score by it."""
         if not self.trained:
             raise ValueError("`trained` names no task")
         scored = [self.dev, self.test, *(one.scores for one in self.evaluations)]

@@ -1,4 +1,4 @@
-"""The folder of a run at its start: what it holds already, and what is written down first."""
+"""The folder of a run at its start: what it already holds, and what is written first."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def results_so_far(
     read_own_config: Callable[[Path], C],
     begun: bool = False,
 ) -> R | None:
-    """The results if there is nothing left to do; an error if the folder holds something else.
+    """The results of a finished run, None for one to do; an error if the folder holds another run.
 
     begun: a run without a checkpoint counts, too. Else it is ignored: it failed before it began.
     """
@@ -57,7 +57,7 @@ def write_down(config: BaseModel, folder: Path, command: list[str] | None, resum
 
 
 def how_it_goes_on(continued: bool, step: int) -> str:
-    """The message about a run that is resumed."""
+    """The message of a resumed run."""
     if continued:
         return f"Continued at step {step}."
     return "There is no checkpoint that can be read: started from the beginning."

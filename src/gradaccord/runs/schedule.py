@@ -1,4 +1,4 @@
-"""What depends on how much of the run is over: the learning rate, and whether something is due."""
+"""What depends on the share of a run that is done: the learning rate, and whether something is due."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import torch
 
 
 class Schedule:
-    """Sets every group's rate: from 0 up during the warm-up, then down (or not) until the end.
+    """Sets every group's learning rate: it rises from 0 in the warm-up, then falls (or not) to the end.
 
     It depends on the share of the budget that is spent, so that methods whose steps differ in cost
-    have the same rate at the same expense. floor: the least factor of a cosine.
+    have the same rate at the same cost. floor: the lowest factor of a cosine.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class Schedule:
         return 1.0
 
     def set(self, share: float, step_share: float) -> None:
-        """Set the rates of a step that begins at `share`; the first of a warm-up has a rate above 0."""
+        """Set the rates of a step that begins at `share`; in a warm-up the first is above 0, too."""
         factor = self.factor(min(share + step_share / 2, 1.0))
         for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
             group["lr"] = rate * factor

@@ -1,4 +1,4 @@
-"""A JSON file with a version: one way to write it, to read it and to refuse it."""
+"""A JSON file with a version: how it is written and read, and refused if it is damaged or newer."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from gradaccord.runs.files import damaged, read_object, write_json
 
 
 class Versioned(BaseModel):
-    """The content of a file, by default with a fixed name. Without a version it is version 1."""
+    """The content of such a file, by default with a fixed name. Without a version it counts as 1."""
 
-    FILE: ClassVar[str]  # its name in some folder; unset where every file has its own
+    FILE: ClassVar[str]  # its name in any folder; unset where every file has another name
     VERSION: ClassVar[int] = 1
     REMEDY: ClassVar[str] = "run the command that wrote it again"  # for a damaged file
 
@@ -50,7 +50,7 @@ class Versioned(BaseModel):
         if version > cls.VERSION:
             raise ValueError(
                 f"{path} has version {version}, and this gradaccord reads versions up to "
-                f"{cls.VERSION}: upgrade it."
+                f"{cls.VERSION}: upgrade gradaccord."
             )
         try:
             return cls.model_validate(content)
@@ -59,7 +59,7 @@ class Versioned(BaseModel):
 
 
 def first_mistake(error: ValidationError) -> str:
-    """The first place where a content has the wrong shape, and what is wrong there, in one line."""
+    """The first key with a wrong value, and what is wrong with it, in one line."""
     first = error.errors()[0]
     message = " ".join(first["msg"].removeprefix("Value error, ").split())
     place = ".".join(map(str, first["loc"]))

@@ -11,7 +11,7 @@ Place = tuple[str | int, ...]
 
 LONGEST = 1 << 20  # characters
 DEEPEST = 40  # lists and mappings inside one another
-MOST = 100_000  # values, those of an alias counted wherever it stands
+MOST = 100_000  # values, those of an alias counted at each use
 
 TEXT, MERGE, WHOLE = (f"tag:yaml.org,2002:{name}" for name in ("str", "merge", "int"))
 
@@ -33,7 +33,7 @@ def read_yaml(text: str) -> tuple[Any, dict[Place, int]]:
     import yaml
 
     if len(text) > LONGEST:
-        raise YamlError(f"is longer than {LONGEST:,} characters: a configuration is not")
+        raise YamlError(f"is longer than {LONGEST:,} characters: shorten it")
     node = None
     try:
         _check_depth(text)
@@ -56,9 +56,9 @@ def read_yaml(text: str) -> tuple[Any, dict[Place, int]]:
     except YamlError:
         raise
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
-        # What YAML's own readers of dates and numbers let through.
+        # Raised by YAML's own readers of dates and numbers.
         raise YamlError(
-            f"holds a value that is not of the kind it is written as ({error}): put it in quotes",
+            f"holds a value that looks like another type ({error}): put it in quotes",
             _line(node),
         ) from error
 
@@ -80,7 +80,7 @@ def _loader() -> Any:
 
 
 def _check_depth(text: str) -> None:
-    """Before anything is built: YAML builds by recursion."""
+    """Refuse deep nesting before anything is built: YAML builds by recursion."""
     import yaml
 
     depth = 0
@@ -128,7 +128,7 @@ def _check_keys(node: Any) -> None:
         if not isinstance(key, yaml.ScalarNode):
             raise YamlError("has a list or a mapping as a key: keys are names", _line(key))
         if key.tag == WHOLE and key.value.isdigit():
-            key.tag = TEXT  # classes and columns may be numbers, and keep the zeros before them
+            key.tag = TEXT  # classes and columns may be numbers, and keep their leading zeros
         if key.tag not in (TEXT, MERGE):
             raise YamlError(
                 f"has the key {key.value!r}, which is not text: put it in quotes", _line(key)

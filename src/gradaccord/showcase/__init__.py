@@ -1,1 +1,1 @@
-"""The demo and the landscape."""
+"""The problems behind the commands `demo` and `landscape`: the plane, the valley, names, characters."""

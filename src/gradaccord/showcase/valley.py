@@ -3,9 +3,9 @@
     L1 = 20 log max(|0.5 a + tanh b|, 5e-6)
     L2 = 25 log max(|0.5 a - tanh b + 2|, 5e-6)
 
-Each loss has a valley along a curve; the sum's is deepest where both meet. Theirs: Adam, rate 1e-3,
-500,000 steps from (a, b) = (0.5, -3), which lies in the first task's valley. Formula and setting are
-quoted from memory of their appendix and were not compared with it.
+Each loss has a valley along a curve; the sum's is deepest where both meet. The paper takes Adam, rate
+1e-3, 500,000 steps from (a, b) = (0.5, -3), which lies in the first task's valley. Formula and setting
+are quoted from memory of its appendix and were not compared with it.
 
 `Valley` is the problem for the methods' classes; `descend` takes many starts and rates at once.
 """
@@ -21,10 +21,10 @@ from gradaccord.methods.combine.pcgrad import pcgrad_weights
 
 FLOOR = 5e-6
 START = (0.5, -3.0)
-SPREAD = 0.5  # standard deviation of the other starts about it
+SPREAD = 0.5  # standard deviation of the other starts around it
 TASKS = ("first", "second")
 DEPTHS = (20.0, 25.0)
-LAST = 10  # a tenth of the steps, the last, says where a run ends
+LAST = 10  # the last tenth of the steps says where a run ends
 SUM, PCGRAD = "sum", "pcgrad"
 
 
@@ -49,7 +49,7 @@ class Valley(nn.Module):
 
 
 def start_of(seed: int, spread: float = SPREAD) -> tuple[float, float]:
-    """Where a run starts; seed 0 is the published start, the others lie about it."""
+    """Where a run starts; seed 0 is the published start, the others lie around it."""
     draw = torch.Generator().manual_seed(seed)
     moved = torch.randn(2, generator=draw, dtype=torch.float64) * spread
     a, b = START if seed == 0 else (torch.tensor(START, dtype=torch.float64) + moved).tolist()
@@ -63,7 +63,7 @@ def losses(points: torch.Tensor) -> torch.Tensor:
 
 
 def gradients(points: torch.Tensor) -> torch.Tensor:
-    """Of L1 and L2 at each point: [..., 2] -> [..., task, 2]."""
+    """The gradients of L1 and L2 at each point: [..., 2] -> [..., task, 2]."""
     inside, tanh = _inside(points)
     outer = torch.where(inside.abs() >= FLOOR, inside.new_tensor(DEPTHS) / inside, 0.0)
     by_b = outer * (1 - tanh**2)[..., None] * outer.new_tensor([1.0, -1.0])
@@ -95,7 +95,7 @@ def descend(method: str, starts: Sequence[int], rates: Sequence[float], steps: i
 
 
 def _inside(points: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """What the logarithms are taken of, [..., 2], and tanh b."""
+    """The arguments of the two logarithms, [..., 2], and tanh b."""
     a, b = points.unbind(-1)
     tanh = b.tanh()
     return torch.stack([0.5 * a + tanh, 0.5 * a - tanh + 2], -1), tanh

@@ -258,7 +258,7 @@ class TrainConfig(Section):
     optimizer: OptimizerConfig = Field(
         OptimizerConfig(name="adamw"), description="A name, or {name: ..., betas: ...}."
     )
-    lr: Positive = Field(2e-5, description="Learning rate at its highest.")
+    lr: Positive = Field(2e-5, description="The highest learning rate.")
     head_lr: Positive | None = Field(None, description="Learning rate of heads; default: lr.")
     schedule: Literal["linear", "cosine", "constant"] = Field(
         "linear", description="How the rate falls to 0 after the warm-up, or constant."
@@ -311,7 +311,7 @@ class TrainConfig(Section):
     def _one_length(self) -> TrainConfig:
         given = [n for n in ("epochs", "steps", "gradients", "seconds") if getattr(self, n) is not None]
         if len(given) > 1:
-            raise ValueError(f"`{given[0]}` and `{given[1]}` both say how long: give one of them")
+            raise ValueError(f"`{given[0]}` and `{given[1]}` both set the length: give one of them")
         return self
 
 

@@ -21,7 +21,7 @@ from gradaccord.train.config import Config
 from gradaccord.train.cost_model import Line, combination_seconds, seconds_per_number, step_seconds
 from gradaccord.train.loop import TrainingLoop
 from gradaccord.train.problem import load_problem
-from gradaccord.train.run import describe, make_accelerator, seed_everything
+from gradaccord.train.run import make_accelerator, seed_everything, start_messages
 from gradaccord.train.step_batches import StepBatch
 from gradaccord.train.time_left import evaluations
 
@@ -84,7 +84,7 @@ def dry_run(
     seed_everything(config.train.seed)
     problem = load_problem(config, data, watch)
     yield "The configuration is valid, and all data can be read."
-    yield from describe(config, problem, accelerator)
+    yield from start_messages(config, problem, accelerator)
     with tempfile.TemporaryDirectory() as folder:
         loop = TrainingLoop(config, problem, Path(folder), accelerator)
         loop.begin(len(loop.phases) - 1)

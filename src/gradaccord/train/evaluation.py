@@ -165,7 +165,7 @@ class Evaluator:
             state = load(self.kept.of(self.best_step))
         except CheckpointError as error:
             raise TrainingError(
-                f"The best weights cannot be read: {error} Go on with --resume."
+                f"The best weights cannot be read: {error} Continue with --resume."
             ) from error
         state = with_head_keys(state, self.problem.model.head_of.values(), state["model"])
         load_weights(self.accelerator, self.model, None, state["model"], None)

@@ -126,7 +126,7 @@ class Predictor:
         format = self.options.format or ending
         if ending == "conll":
             raise ValueError(
-                f"{path} holds a word a line: give a text or JSON object a line, or a table."
+                f"{path} holds one word per line: give a text or JSON object per line, or a table."
             )
         if format not in TABLES or not self.needed:
             return list(read_lines(file.lines(self.options.encoding), str(path)))

@@ -77,7 +77,7 @@ def train_model(
             say(f"Reading {', '.join(config.tasks)}; loading {config.model.name}.")
         problem = load_problem(config, data, watch_of(show, say) if main else NOBODY)
         if main:
-            for sentence in describe(config, problem, accelerator):
+            for sentence in start_messages(config, problem, accelerator):
                 say(sentence)
         seed_everything(config.train.seed + 1000003 * accelerator.process_index)
         quiet: dict[str, Any] = {} if not main else {"show": show, "say": say}
@@ -233,8 +233,8 @@ def same_tasks(config: Config) -> Iterator[str]:
             yield f"Warning: {one} and {other} are the same task: the same data with the same options."
 
 
-def describe(config: Config, problem: Problem, accelerator: Any) -> Iterator[str]:
-    """What will be trained, where and on what, with warnings about the data."""
+def start_messages(config: Config, problem: Problem, accelerator: Any) -> Iterator[str]:
+    """The messages at the start of a run: model, device, data of each task, and warnings about them."""
     weights = sum(p.numel() for p in problem.model.parameters())
     where = ranks.where(accelerator)
     if accelerator.num_processes > 1 and is_sharded_by(accelerator):

@@ -1,4 +1,4 @@
-"""`gradaccord fewshot`: one file per command; options in, library calls out."""
+"""`gradaccord fewshot`: one file per command, which reads options and calls the library."""
 
 from __future__ import annotations
 

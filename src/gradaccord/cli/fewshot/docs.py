@@ -17,7 +17,10 @@ def docs(
         "results/fewshot"
     ),
     page: Annotated[
-        Path, typer.Option(metavar="FILE", help="The page, with two marks around its results.")
+        Path,
+        typer.Option(
+            metavar="FILE", help="The page; two comments in it mark the place of the results."
+        ),
     ] = Path("docs/fewshot.md"),
 ) -> None:
     """Put all records into a Markdown page: a table beside published numbers, and curves.

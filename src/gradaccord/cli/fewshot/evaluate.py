@@ -16,7 +16,7 @@ def evaluate_run(
     tasks: Annotated[int, typer.Option(min=1, metavar="N", help="Fixed test tasks.")] = 600,
     shots: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Examples of each class, if other than in the run."),
+        typer.Option(min=1, metavar="N", help="Examples of each class; default: as in the run."),
     ] = None,
     queries: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Queries of each class.")

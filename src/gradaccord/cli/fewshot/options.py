@@ -1,4 +1,4 @@
-"""Settings of a few-shot run as options of a command, and what its commands share."""
+"""Settings of a few-shot run as options of a command, and what the few-shot commands share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MISTAKES = (ValueError, OSError, ModuleNotFoundError, FloatingPointError)
 DataDir = Annotated[
     Path | None,
-    typer.Option(envvar="GRADACCORD_DATA", metavar="DIR", help="Where the named sets are."),
+    typer.Option(envvar="GRADACCORD_DATA", metavar="DIR", help="The folder of the named sets."),
 ]
 RunFolder = Annotated[
     Path, typer.Argument(metavar="DIR", help="Folder of a run, or of one of its seeds.")
@@ -33,8 +33,8 @@ VARIABLES = {"data_dir": "GRADACCORD_DATA"}
 class WithSettings(TyperCommand):
     """A command with an option for every setting of a run, as `FewShotSettings` describes it.
 
-    They are made when they are asked for: other commands need not wait for the import. The function
-    gets those that are given as `context.obj`.
+    The options are made on first use, so that other commands do not wait for the import. The command's
+    function gets the given ones as `context.obj`.
     """
 
     _whole = False
@@ -60,12 +60,12 @@ class WithSettings(TyperCommand):
 
 @cache
 def _options() -> list[Any]:
-    with warnings.catch_warnings():  # torch has one where numpy is not installed
+    with warnings.catch_warnings():  # torch warns if numpy is not installed
         warnings.simplefilter("ignore")
         from gradaccord.meta.settings import FewShotSettings
 
     def settings(**given: Any) -> None:
-        """Stands for a command: typer makes options of its parameters."""
+        """A stand-in for a command, whose parameters typer turns into options."""
 
     parameters = []
     for name, field in FewShotSettings.model_fields.items():
@@ -82,7 +82,7 @@ def _options() -> list[Any]:
 
 
 def _kind(annotation: Any) -> type:
-    """The type behind `Count | None` and the like; words to choose from are text."""
+    """The type behind `Count | None` and the like; a choice of words is text."""
     inner = [one for one in get_args(annotation) if one is not NoneType]
     if inner:
         return _kind(inner[0])
@@ -90,7 +90,7 @@ def _kind(annotation: Any) -> type:
 
 
 def _default(name: str, default: Any) -> str:
-    """The default in words, with the algorithms that start from another."""
+    """The default as text; if algorithms have different ones, each with its first algorithm."""
     from gradaccord.meta.algorithms import ALGORITHMS
 
     starts: dict[Any, str] = {}  # the first algorithm of each value
@@ -106,7 +106,7 @@ def _default(name: str, default: Any) -> str:
 
 
 def load_splits(settings: FewShotSettings, data_dir: Path | None) -> ClassSplits:
-    """The data of a run, in the folder given or in the one it was trained with."""
+    """The data of a run, from the given folder or the one it was trained with."""
     from gradaccord.data.images.class_splits import load
 
     s = settings

@@ -19,7 +19,7 @@ DRAW_EVERY = 0.2
 
 
 def introduction(settings: FewShotSettings, data: object, seeds: int) -> str:
-    """What is about to happen, with all that one must know to read its numbers."""
+    """What will be run, with every setting that matters for its numbers."""
     s = settings
     ends = [f"{s.iterations} iterations"] if s.iterations else []
     ends += [f"{s.minutes:g} minute{'s' * (s.minutes != 1)} of training"] if s.minutes else []
@@ -51,7 +51,7 @@ def status(state: RunProgress) -> str:
 
 
 class BarAndStatus(Progress):
-    """A bar, and below it a line: together they are wider than many terminals."""
+    """A bar with a line of text below it: side by side they are wider than many terminals."""
 
     status = ""
 

@@ -1,4 +1,4 @@
-"""`gradaccord fewshot train`: train on few-shot tasks, test the best, draw the figures."""
+"""`gradaccord fewshot train`: train on few-shot tasks, test the best weights, draw the figures."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def train(
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="Folder of the run. Default: in runs/fewshot, named by its settings."
+            metavar="DIR", help="Folder of the run. Default: in runs/fewshot, named after its settings."
         ),
     ] = None,
     resume: Annotated[
@@ -81,7 +81,7 @@ def train(
         data_dir = Path(chosen["data_dir"]) if "data_dir" in chosen else None
         if resume is None:
             settings, folder = _new_run(chosen, overrides or [], out)
-            settings = _squares(console, settings)
+            settings = _with_image_size(console, settings)
         else:
             settings, folder, seeds = _old_run(resume, chosen, overrides or [], out, seeds)
         from gradaccord.cli.fewshot.screen import introduction
@@ -96,12 +96,13 @@ def train(
             whole = all(
                 _run_seed(console, settings, splits, folder, seed, seeds) for seed in range(seeds)
             )
-        except KeyboardInterrupt:  # a second one in training, or one in the test
+        except KeyboardInterrupt:  # the second in training, or the first in the test
             whole, kept = False, "the last checkpoint is kept"
         if not whole:
             more = f" --seeds {seeds}" if seeds > 1 else ""
             console.print(
-                f"Interrupted; {kept}. Go on with:\n  gradaccord fewshot train --resume {folder}{more}"
+                f"Interrupted; {kept}. Continue with:\n"
+                f"  gradaccord fewshot train --resume {folder}{more}"
             )
             raise typer.Exit(INTERRUPTED)
     _finish(console, splits, folder)
@@ -122,22 +123,22 @@ def _new_run(
     return settings, folder
 
 
-def _squares(console: Console, settings: FewShotSettings) -> FewShotSettings:
-    """With a size for own images of any shape, unless one was chosen: the network takes squares."""
+def _with_image_size(console: Console, settings: FewShotSettings) -> FewShotSettings:
+    """Choose a size for own images of any shape, unless one is given: the network takes squares."""
     from gradaccord.data.images.class_splits import common_side
 
     if settings.size is not None:
         return settings
     side = common_side(settings.data, settings.data_dir)
     if side is not None:
-        console.print(f"The pictures are resized to {side}x{side}; --size takes another side.")
+        console.print(f"The pictures are resized to {side}x{side}; --size sets another size.")
     return settings.changed(size=side)
 
 
 def _old_run(
     folder: Path, chosen: dict[str, Any], overrides: list[str], out: Path | None, seeds: int
 ) -> tuple[FewShotSettings, Path, int]:
-    """Settings, folder and number of seeds of a run that is resumed; only limits may be given."""
+    """Settings, folder and number of seeds of a run to resume; only its limits may be changed."""
     from gradaccord.meta.settings import LIMITS, SETTINGS, FewShotSettings, parse_overrides
 
     changes = chosen | parse_overrides(overrides) | ({"out": out} if out else {})
@@ -173,7 +174,7 @@ def _run_seed(
     if run.finished and FewShotResults.exists(run.folder):
         tested = FewShotResults.read(run.folder)
         if tested.single.tasks == settings.test_tasks:
-            say(f"{label}: finished before")
+            say(f"{label}: already finished")
             return True
     with progress(console, label) as show:
         if not run.train(show):
@@ -186,7 +187,7 @@ def _run_seed(
 
 
 def _finish(console: Console, splits: ClassSplits, folder: Path) -> None:
-    """Over all seeds: the mean, and the figures."""
+    """Print the mean over all seeds, draw the figures, and say what to do next."""
     from gradaccord.meta.evaluation import mean_and_interval
     from gradaccord.meta.results import FewShotResults
     from gradaccord.meta.saved_runs import draw_run, seed_folders

@@ -15,7 +15,7 @@ from gradaccord.runs.exceptions import Interrupted
 
 
 def fewshot(settings: dict[str, Any], seed: int, *, data: Path | None, folder: Path) -> SpecialOutcome:
-    """settings: fields of `FewShotSettings`, and `preset`. A killed run goes on from its checkpoint."""
+    """Train and test. settings: of `FewShotSettings`, and `preset`. A killed run is continued."""
     chosen = settings_for(**settings)
     splits = load(chosen.data, chosen.data_dir or data, size=chosen.size)
     run = Run(chosen, splits, folder, seed)

@@ -16,8 +16,8 @@ def landscape(
     """settings: those of `showcase.landscape.runs.run`, whose `seeds` are runs of the random methods;
     and `starts`: points [x, y] of its `STARTS`, by default all three.
 
-    A method is a task here, a method at another rate `name @ rate`. Each has the summed loss, the
-    cosine, and the share of runs that end trapped in one task's optimum, all as means over starts.
+    Each method is recorded as a task, at another rate as the task `name @ rate`, with its summed loss,
+    its cosine and the share of runs that end trapped in one task's optimum, as means over starts.
     """
     starts = _starts(settings.get("starts"))
     result = run(**{name: value for name, value in settings.items() if name != "starts"})

@@ -1,4 +1,4 @@
-"""What a special experiment hands back for its record."""
+"""What a special experiment returns for its record."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class Experiment(Protocol):
     def __call__(
         self, settings: dict[str, Any], seed: int, *, data: Path | None, folder: Path
     ) -> SpecialOutcome:
-        """Run it. folder: for what it has to keep to be continued."""
+        """Run it. folder: for checkpoints, if it can be continued."""
 
 
 def measured(
     experiment: Experiment, settings: dict[str, Any], seed: int, data: Path | None, folder: Path
 ) -> dict[str, Any]:
-    """Run an experiment; what a record keeps of it, with its cost."""
+    """Run an experiment; returns what its record keeps, with its cost."""
     began, used = time.perf_counter(), cpu_seconds()
     found = experiment(settings, seed, data=data, folder=folder)
     return {

@@ -1,4 +1,4 @@
-"""The special experiments by name, and their missing runs in parallel processes."""
+"""The special experiments by name, and a pool of processes for their missing runs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def run_specials(
     runner: Runner,
     say: Callable[[str], None],
 ) -> dict[str, str]:
-    """Run them; what failed, with the reason, by label. A record is written as soon as one is done."""
+    """Do runs; returns label -> reason of those that failed. Each writes its record when it is done."""
     find_experiment(kind)
     failures: dict[str, str] = {}
 

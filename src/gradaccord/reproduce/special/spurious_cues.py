@@ -1,7 +1,7 @@
 """Spurious cues: ten domains, one weak cue in all of them, and a different strong cue in each.
 
 A label y = ±1 moves feature 0 by `common` in every domain, feature 1 + d by `own` in domain d alone;
-all else is noise of deviation 1. In a new domain only the common cue is left. Does aligning gradients
+all else is noise of variance 1. In a new domain only the common cue is left. Does aligning gradients
 between domains protect against the strong cues? Methods differ in how fast they learn, so that each
 is measured at EQUAL training loss: its accuracy in the new domain, interpolated at fixed losses.
 Each method gets the rate that serves it best on held-out examples of the training domains, which are
@@ -41,8 +41,8 @@ def spurious_cues(
     """settings: as `DEFAULTS`. Scores: accuracy in the new domain at each training loss, NaN where the
     training loss did not fall so far.
 
-    steps: batches a domain; a method that takes one or two batches a step takes more steps.
-    lr: rates to choose from: a run that reaches all `losses` first, then the lowest held-out loss.
+    steps: batches per domain; a method that takes one or two batches per step takes more steps.
+    lr: rates to choose from: one that reaches all `losses`, and of these the lowest held-out loss.
     """
     unknown = set(settings) - set(DEFAULTS)
     if unknown:

@@ -1,4 +1,4 @@
-"""What the records of the plane with three optima say: which end trapped, at own and at equal rates."""
+"""Which methods end trapped on the plane with three optima, at their own and at equal rates."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The demo: three problems that need no data, and what gradient methods do on them, on one page."""
+"""The demo: four problems that need no data, and what gradient methods do on them, on one page."""

@@ -1,4 +1,4 @@
-"""What was found, in four sentences that depend on the numbers, also when nothing helped."""
+"""The demo's findings: four sentences made from the numbers, also when nothing helped."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gradaccord.showcase.demo.names import Names
 from gradaccord.showcase.demo.valley import Valleys
 from gradaccord.showcase.landscape.runs import Result
 
-CAUTION = "With --fast all parts ran for a tenth of their time: a look, not a result."
+CAUTION = "With --fast all parts ran for a tenth of their time: a preview, not a result."
 
 NO_P = ": no p value can be given for fewer than three seeds or equal differences"
 
@@ -47,7 +47,7 @@ def _learned(names: Names) -> str:
 
 
 def _more_steps(standings: Sequence[Standing]) -> list[str]:
-    """Whether a control, which has no idea but more steps on drawn tasks, beats the baseline."""
+    """Whether a control, which only takes more steps on drawn tasks, beats the baseline."""
     better = [own for own in standings if own.is_control and own.vs_baseline.clear_gain]
     if not better:
         return []
@@ -60,7 +60,7 @@ def _more_steps(standings: Sequence[Standing]) -> list[str]:
 
 
 def _kept(names: Names) -> str:
-    """Unseen languages and forgetting, with the training loss that they were paid for."""
+    """Scores on unseen languages, and forgetting with the training losses beside it."""
     standings = [own for own in names.comparison.methods if own.seeds]
     baseline, *others = standings
     scores = {own.method: Mean.of(names.unseen_scores(own.method).values()) for own in standings}
@@ -76,19 +76,19 @@ def _kept(names: Names) -> str:
             f"On unseen languages no method differs clearly from {_short(baseline)} "
             f"({scores[baseline.method]} %; highest: {'the control ' if best.is_control else ''}"
             f"{_short(best)}, {scores[best.method]} %"
-            + (f"; every test could see {max(seen):.2f} points)" if seen else ")")
+            + (f"; every test could detect {max(seen):.2f} points)" if seen else ")")
         )
     return f"{found}; {_forgetting(names, standings)}."
 
 
 def _forgetting(names: Names, standings: Sequence[Standing]) -> str:
-    """Who forgets least and most of the unseen languages, where that is no accident."""
+    """Which methods forget least and most of the unseen languages, if they differ clearly."""
     lost = {own.method: names.forgotten(own.method, trained=False) for own in standings}
     means = {method: Mean.of(own.values()).mean for method, own in lost.items()}
     order = sorted(standings, key=lambda own: means[own.method])
     least, most = order[0], order[-1]
     low, high = means[least.method], means[most.method]
-    pairs = corrected(  # of all pairs, as the extremes were picked by looking
+    pairs = corrected(  # over all pairs, as the two extremes are chosen by their results
         {
             (more.method, less.method): Difference.between(lost[more.method], lost[less.method])
             for i, less in enumerate(order)
@@ -100,7 +100,7 @@ def _forgetting(names: Names, standings: Sequence[Standing]) -> str:
         return (
             "what is forgotten of them does not differ clearly (masked-character loss "
             f"{low:+.2f} to {high:+.2f}"
-            + (f"; the test could see {seen:.2f})" if math.isfinite(seen) else ")")
+            + (f"; the test could detect {seen:.2f})" if math.isfinite(seen) else ")")
         )
     found = (
         f"{_short(least)} forgets least of them (masked-character loss {low:+.2f}, at a training loss "
@@ -108,7 +108,7 @@ def _forgetting(names: Names, standings: Sequence[Standing]) -> str:
         f"{most.train_loss.mean:.2f})"
     )
     if least.train_loss.mean >= max(own.train_loss.mean for own in standings):
-        return f"{found}, which says little: who forgets least has also learned least"
+        return f"{found}, which says little: {_short(least)} has also learned least"
     return found
 
 
@@ -123,11 +123,11 @@ def _elsewhere(plane: Result, glyphs: Glyphs) -> str:
     ]
     caught = " and ".join(ends) or "every method ends in one task's own optimum in some runs only"
     gain = glyphs.validated - glyphs.untrained
-    worth = "is worth" if gain > 0 else "has cost"
+    effect = "adds" if gain > 0 else "costs"
     return (
         f"On the plane {caught}, and {glyphs.iterations} iterations of MAML take characters "
         f"never seen from {glyphs.before:.0f} % before to {glyphs.after:.0f} ± {glyphs.interval:.0f} % "
-        f"after {glyphs.steps} steps on one picture of each, of which meta-training {worth} "
+        f"after {glyphs.steps} steps on one picture of each; meta-training {effect} "
         f"{abs(gain):.0f} points."
     )
 
@@ -137,9 +137,11 @@ def _short(own: Standing) -> str:
 
 
 def _points(difference: Difference) -> str:
-    """With the corrected p, or why there is none; what an unclear test could see."""
+    """A difference with its corrected p, or why there is none, and what a test could detect."""
     shown = f"{difference.mean:+.2f} points"
     if difference.no_p:
         return f"{shown}, no p: {difference.no_p}"
     shown += f", p {short_p(difference.p_holm)}"
-    return shown if difference.clear else f"{shown}, which could see {difference.smallest_effect:.2f}"
+    return (
+        shown if difference.clear else f"{shown}, which could detect {difference.smallest_effect:.2f}"
+    )

@@ -35,7 +35,7 @@ class Glyphs:
 
 
 def few_shot(settings: DemoSettings, show: Callable[[RunProgress], None]) -> Glyphs:
-    """Train MAML on `glyphs` and test it; goes on where an earlier call was stopped."""
+    """Train MAML on `glyphs` and test it; continues where an earlier call was stopped."""
     iterations = settings.shortened(ITERATIONS)
     chosen = settings_for(
         "maml",

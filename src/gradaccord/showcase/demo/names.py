@@ -1,4 +1,4 @@
-"""The last part of the demo: twelve languages, unseen ones and what is forgotten, by method."""
+"""The fourth part of the demo: names in twelve languages and in unseen ones, and what is forgotten."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Names:
         return found
 
     def unseen_vs_baseline(self, method: str) -> Difference:
-        """To the baseline, on the languages that were never trained on."""
+        """The difference to the baseline on the languages that were never trained on."""
         baseline = self.unseen_scores(self.comparison.baseline.method)
         return Difference.between(self.unseen_scores(method), baseline)
 
@@ -66,7 +66,7 @@ class Names:
         return found
 
     def _results(self, method: str) -> dict[int, Results]:
-        """Of a method's finished runs, by seed."""
+        """Seed -> results of a method's finished runs."""
         own = [run for run in self.runs if str(run.spec) == method]
         return {run.seed: run.results for run in own if run.results is not None}
 
@@ -91,20 +91,20 @@ def recipe(settings: DemoSettings) -> Config:
 
 
 def pretrain(settings: DemoSettings, progress: Callable[[CharacterProgress], None]) -> None:
-    """Put the pretrained encoder into the cache, unless it is there: a minute, once on a machine."""
+    """Put the pretrained encoder into the cache, unless it is there: a minute, once per machine."""
     pretrained_characters(**recipe(settings).model.options, progress=progress)
 
 
 def pretrain_beside(settings: DemoSettings) -> BaseProcess:
-    """Do the same in a process of its own, while other parts run; `pretrain` then finds the result."""
+    """Start `pretrain` in its own process while other parts run; a later call finds its result."""
     beside = get_context("spawn").Process(target=_pretrain_quietly, args=(settings,), daemon=True)
     beside.start()
     return beside
 
 
 def _pretrain_quietly(settings: DemoSettings) -> None:
-    """What goes wrong here is said by `pretrain`, which then finds nothing and tries by itself."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the demo, which gets it too, ends its daemons
+    """Errors are ignored here: the later call of `pretrain` finds no result, and raises them."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the demo gets it, too, and ends this process
     with suppress(Exception):
         pretrain(settings, lambda progress: None)
 

@@ -57,7 +57,7 @@ def _names(names: Names) -> ExtraSection:
                 ],
                 rows=rows,
                 caption="Mean ± standard error over seeds. Forgotten: rise of the masked-character "
-                "loss over that before training. Less training also forgets less: read it beside the "
+                "loss over that before training. A method that learns less also forgets less: see the "
                 "training loss.",
             )
         ],

@@ -10,11 +10,11 @@ from gradaccord.showcase.landscape.runs import LandscapeSettings, Progress, Resu
 FOLDER = "landscape"
 PICTURE = "landscape.png"
 SEEDS = 16
-DOTS = 80  # an inch; enough for a screen
+DOTS = 80  # per inch; enough for a screen
 
 
 def landscape(settings: DemoSettings, progress: Progress) -> Result:
-    """Run it, unless results of these lengths and the figure are there already."""
+    """Run the landscape, unless results with these settings and their figure are there already."""
     folder = settings.out / FOLDER
     steps = settings.shortened(LandscapeSettings.steps)
     outer_steps = settings.shortened(LandscapeSettings.outer_steps)

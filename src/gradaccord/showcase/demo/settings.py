@@ -1,4 +1,4 @@
-"""What the demo runs: which methods, how often, how long."""
+"""The settings of the demo: which methods, how many seeds, how long."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FASTER = 10  # times, with `fast`
 
 @dataclass(frozen=True)
 class DemoSettings:
-    """How long and how often. `fast` is a look at all parts, and no result."""
+    """How long and how often. `fast`: a preview of all parts, not a result."""
 
     out: Path
     seeds: int = 3
@@ -24,5 +24,5 @@ class DemoSettings:
     fast: bool = False
 
     def shortened(self, whole: int) -> int:
-        """A length as it is run."""
+        """A length, divided by `FASTER` if `fast` is set."""
         return max(whole // FASTER, 1) if self.fast else whole

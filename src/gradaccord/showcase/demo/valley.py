@@ -24,11 +24,11 @@ STEPS = 20_000
 RATES = (0.003, 0.01, 0.03, 0.1)
 SHOWN = 0.01  # the rate of the picture and of the sentence
 NAMES = {SUM: "sum", PCGRAD: "PCGrad"}
-SHADES = (-60.0, 40.0)  # losses that are black and white
+SHADES = (-60.0, 40.0)  # losses that are drawn black and white
 MARKERS = {SUM: "s", PCGRAD: "o"}
 COLOURS = {SUM: "#D55E00", PCGRAD: "#0072B2"}  # Okabe and Ito's
-WINDOW = 100  # pieces of a run that its curve is averaged over
-DOTS = 80  # an inch; enough for a screen
+WINDOW = 100  # pieces that a run is cut into; its curve has the median of each
+DOTS = 80  # per inch; enough for a screen
 
 
 class Valleys(Versioned):
@@ -61,7 +61,7 @@ class Valleys(Versioned):
 
 
 def valleys(settings: DemoSettings) -> Valleys:
-    """Run it, unless results of this length and the picture are there already."""
+    """Run both methods, unless results with these settings and their picture are there already."""
     folder, steps = settings.out / FOLDER, settings.shortened(STEPS)
     if Valleys.exists(folder) and (folder / PICTURE).exists():
         found = Valleys.read(folder)

@@ -1,14 +1,14 @@
 """Methods that need many runs or millions of steps: the library's updates on all runs at once.
 
-The figure needs the speed: all methods together take ten seconds here. A step of a method class takes
-1.4 ms (PCGrad) to 1.7 ms (GradVac); 32 seeds, three starts and seven rates are 400,000 such steps, ten
+This is for speed: all methods together take ten seconds here. A step of a method class takes 1.4 ms
+(PCGrad) to 1.7 ms (GradVac); 32 seeds, three starts and seven rates are 400,000 such steps, ten
 minutes a method, and DotProd's runs take six. The Reptiles could run all points in one model, as `mtl`
 does, at 0.5 ms an inner step: 50 s for their 100,000. Runs are rows of one tensor. PCGrad and GradVac
 decide by the library's own functions; DotProd and the two Reptiles are written out. Tests compare each
 with its class, draw for draw.
 
 Every method is an endless iterator over the points after each update, [rates, starts, seeds, 2]. A
-seed meets the same draws at every rate and from every start.
+seed gives the same draws at every rate and from every start.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def dotprod_gradient(
 def reptile(
     starts: torch.Tensor, lrs: torch.Tensor, inner_steps: int = 100, outer_lr: float = 0.1
 ) -> Iterates:
-    """Multi-task Reptile. It draws nothing: the one seed stands for all."""
+    """Multi-task Reptile. It draws nothing at random: one seed stands for all."""
     phi, rate = _begin(starts, 1, lrs)
     while True:
         theta = phi.expand(-1, -1, len(TASKS), -1)

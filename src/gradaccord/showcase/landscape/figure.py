@@ -25,7 +25,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73")
 MARKERS = ("o", "s", "^")
 SIX_COLOURS = ("black", "#0072B2", "#56B4E9", "#009E73", "#D55E00", "#E69F00")
 EXTENT = (-5.0, 23.0)
-FAINT = 6  # seeds that are drawn thin beside the first one
+FAINT = 6  # seeds drawn with thin lines beside the first one
 LEVELS = tuple(range(-250, 0, 20))  # of the contours of the summed loss
 CAPTION = (
     "Lines: one seed bold, up to six more faint. Markers: starts (white edge) and the end of every "

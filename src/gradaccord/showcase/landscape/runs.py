@@ -34,7 +34,7 @@ METHODS = (
     "DotProd", "DotProd, no cap", CONTROLS["DotProd"],
 )  # fmt: skip
 SWEPT = ("MTL", "PCGrad", "GradVac", "Reptile", SEQUENTIAL, CONTROLS[SEQUENTIAL])
-LAST = 5  # a fifth of the iterates, the last, is where a run ends
+LAST = 5  # the last fifth of the iterates is where a run ends
 NEAR = 1.0  # a run is trapped in an optimum if the mean of these is nearer to it
 
 Progress = Callable[[str, int, int, float], None]  # method, updates done, of how many, seconds left
@@ -42,7 +42,7 @@ Progress = Callable[[str, int, int, float], None]  # method, updates done, of ho
 
 @dataclass(frozen=True)
 class LandscapeSettings:
-    """How often and how long: `steps` for a method that updates in every step, `outer_steps` else."""
+    """How often and how long: `steps` for methods that update in every step, else `outer_steps`."""
 
     seeds: int = 32
     steps: int = 600
@@ -80,7 +80,7 @@ class Row:
     loss_error: float | None  # standard error over seeds
     cosine: float  # mean over pairs of tasks
     cosine_error: float | None
-    end_cosine: float  # the same at each run's mean iterate: the place, without the jitter about it
+    end_cosine: float  # the same at each run's mean iterate: the place, without the jitter around it
     trapped: dict[str, float]  # share of runs in each optimum, where there are any
 
     @property
@@ -169,7 +169,7 @@ def mean_of(rows: Sequence[Row], quantity: str) -> float:
 
 @dataclass(frozen=True)
 class _MethodRun:
-    """How a method is run: its own rate, its updates, and from rates to iterates."""
+    """How a method is run: its own rate, its number of updates, and its iterates at given rates."""
 
     rate: float
     updates: int

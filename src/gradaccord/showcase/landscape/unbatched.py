@@ -15,7 +15,7 @@ from gradaccord.showcase.landscape.plane import DEPTH, Point
 
 Iterates = Iterator[torch.Tensor]  # the points after every update, [rates, starts, 1, 2]
 
-RECALL = 1.0  # gamma: while nothing but the pull acts, a tenth of the way back in every step
+RECALL = 1.0  # gamma: under the pull alone, a tenth of the way back in every step
 RECALL_ENDS = 4  # after one quarter of the steps the objective has half turned to the tasks
 
 
@@ -57,7 +57,7 @@ def gradnorm(starts: torch.Tensor, lr: float) -> Iterates:
 
 
 def recadam(starts: torch.Tensor, lr: float, steps: int) -> Iterates:
-    """RecAdam on the summed loss; what it recalls, in place of pretrained weights, is the start."""
+    """RecAdam on the summed loss; it recalls the start, in place of pretrained weights."""
     model = Point(starts)
     t0 = max(1.0, steps / RECALL_ENDS)
     optimizer = RecAdam(model.parameters(), lr, gamma=RECALL, k=0.05, t0=t0)
