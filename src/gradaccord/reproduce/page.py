@@ -10,6 +10,7 @@ from pathlib import Path
 from gradaccord.compare.statistics import short_p
 from gradaccord.reproduce.differences import current_records
 from gradaccord.reproduce.drawn import Drawn
+from gradaccord.reproduce.encoders import encoders_section
 from gradaccord.reproduce.entry import PAPERS, Entry, Size
 from gradaccord.reproduce.figures import drawings
 from gradaccord.reproduce.records import RunRecord
@@ -64,6 +65,7 @@ def _results(entries: Mapping[str, Entry], found: Mapping[str, Status], results:
         for name in names:
             yield from _entry(entries[name], found[name], results)
             yield from _shown(figures, name)
+    yield from encoders_section(results)
     yield from ("## Without runs", "", *table_head("entry", "what", "status", "command"))
     for name, entry in entries.items():
         if name not in run:

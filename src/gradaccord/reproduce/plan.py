@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from gradaccord.core.did_you_mean import nearest
+from gradaccord.reproduce.encoders import encoder_of
 from gradaccord.reproduce.entry import Design, Entry, Plain, Size
 from gradaccord.reproduce.merge import merged
 from gradaccord.reproduce.records import RunRecord, folder_of, record_file
-
-PRETRAINED = "runs/"  # where `gradaccord pretrain` leaves its encoders, below the current folder
 
 
 @dataclass(frozen=True)
@@ -115,13 +114,11 @@ def missing_inputs(design: Design, data: Path | None) -> str | None:
 def missing_encoder(design: Design) -> str | None:
     """A sentence about an encoder pretrained here that is not there, with the command that makes it."""
     for variant, arm in itertools.product(design.variants, design.arms):
-        model = design.content(variant, arm).get("model")
-        name = model.get("name") if isinstance(model, Mapping) else model
-        if isinstance(name, str) and name.startswith(PRETRAINED) and not Path(name).is_dir():
-            recipe = Path(name).parts[1]
+        model = encoder_of(design.content(variant, arm))
+        if model is not None and not model.is_dir():
             return (
-                f"The encoder {name} is needed, and is not in this folder: "
-                f"`gradaccord pretrain {recipe} --data DIR` makes it."
+                f"The encoder {model} is needed, and is not in this folder: "
+                f"`gradaccord pretrain {model.parent.name} --data DIR` makes it."
             )
     return None
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from gradaccord.compare.budget import budget_of
 from gradaccord.compare.processes import Processes, Progress, Run, Runner, run_all
 from gradaccord.compare.specs import Spec
+from gradaccord.reproduce.encoders import record_encoders
 from gradaccord.reproduce.entry import COMPARE, DATA, Entry, Plain
 from gradaccord.reproduce.merge import merged
 from gradaccord.reproduce.plan import Planned, missing
@@ -102,6 +103,7 @@ def _train(
     show: Callable[[Progress], None],
     say: Callable[[str], None],
 ) -> dict[str, str]:
+    record_encoders([planned.settings for planned in wanted], folders.results)
     runs: list[ArmRun] = []
     for planned in wanted:
         config = config_of(planned, folders.data)
