@@ -21,11 +21,20 @@ def finished(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     last = HeldOut(step=20, tokens=900, held_out={"de": 2.0, "sw": 5.0}, train={"de": 1.5})
     found = PretrainResults(
-        finished="2026-01-01T00:00:00+0000", model="modernbert", weights=9_500_000, pieces=24000,
-        seed=3, steps=20, tokens=1_500_000, seconds=1800.0, texts={"de": 4000, "sw": 50},
-        left_out={"de": 7}, unigrams={"de": 6.0, "sw": 4.5}, evaluations=[last.model_copy(update={"step": 10}), last],
+        finished="2026-01-01T00:00:00+0000",
+        model="modernbert",
+        weights=9_500_000,
+        pieces=24000,
+        seed=3,
+        steps=20,
+        tokens=1_500_000,
+        seconds=1800.0,
+        texts={"de": 4000, "sw": 50},
+        left_out={"de": 7},
+        unigrams={"de": 6.0, "sw": 4.5},
+        evaluations=[last.model_copy(update={"step": 10}), last],
         memory_mb=1.0,
-    )  # fmt: skip
+    )
     folder = tmp_path / "runs" / "little"
     folder.mkdir(parents=True)
     found.write(folder)
