@@ -26,6 +26,11 @@ class Preset:
     loss_scale: str
     settings: dict[str, Any]
 
+    @property
+    def algorithms(self) -> tuple[str, ...]:
+        """Those that it is for: Finn et al. trained FOMAML with the settings of MAML."""
+        return ("maml", "fomaml") if self.algorithm == "maml" else (self.algorithm,)
+
 
 def _reptile(name: str, note: str, **settings: Any) -> Preset:
     common = {

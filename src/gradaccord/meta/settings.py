@@ -179,13 +179,13 @@ def settings_for(
 ) -> FewShotSettings:
     """The algorithm's own settings, over them a preset's, over them what was chosen (not None).
 
-    Without an algorithm: the preset's, or maml. A chosen value may be text, as in key=value.
+    Without an algorithm: the preset's, or maml. MAML's presets are FOMAML's, too. A chosen value may be text, as in key=value.
     """
     chosen = {name: value for name, value in chosen.items() if value is not None}
     found = find_preset(preset) if preset is not None else None
     algorithm = algorithm or (found.algorithm if found else "maml")
     start = dict(find_algorithm(algorithm).start)
-    if found is not None and found.algorithm != algorithm:
+    if found is not None and algorithm not in found.algorithms:
         raise ValueError(f"The preset {preset!r} is for {found.algorithm}, not for {algorithm}.")
     values = start | (found.settings if found else {})
     if "minutes" in chosen and "iterations" not in chosen:
