@@ -18,7 +18,8 @@ def test_a_choice_goes_over_the_preset_over_the_algorithm() -> None:
 
 def test_fomaml_takes_the_presets_of_maml_and_no_others() -> None:
     found = settings_for("fomaml", preset="maml-omniglot-5way", iterations="10000")
-    assert (found.algorithm, found.inner_lr, found.tasks, found.iterations) == ("fomaml", 2.0, 32, 10000)
+    assert (found.algorithm, found.inner_lr, found.tasks) == ("fomaml", 2.0, 32)
+    assert found.iterations == 10000
     assert found.network == settings_for(preset="maml-omniglot-5way").network == "maml"
     with pytest.raises(ValueError, match="is for reptile, not for fomaml"):
         settings_for("fomaml", preset="reptile-omniglot-5way")

@@ -179,7 +179,8 @@ def settings_for(
 ) -> FewShotSettings:
     """The algorithm's own settings, over them a preset's, over them what was chosen (not None).
 
-    Without an algorithm: the preset's, or maml. MAML's presets are FOMAML's, too. A chosen value may be text, as in key=value.
+    Without an algorithm: the preset's, or maml. MAML's presets are FOMAML's, too. A chosen value may be
+    text, as in key=value.
     """
     chosen = {name: value for name, value in chosen.items() if value is not None}
     found = find_preset(preset) if preset is not None else None
