@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from fnmatch import fnmatchcase
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -16,14 +15,13 @@ from gradaccord.probe.figure import new_figure
 from gradaccord.reproduce.differences import current_records
 from gradaccord.reproduce.drawn import COLOURS, Drawn
 from gradaccord.reproduce.entry import COSINES, Entry, Panel
-from gradaccord.reproduce.records import Point, RunRecord
+from gradaccord.reproduce.records import RunRecord
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 WIDTH, HEIGHT = 4.2, 3.1  # of a panel, in inches
 CELL = 0.34  # of a heat map
-COSTS = ("step", "gradients", "seconds")
 
 Pair = tuple[float, float]
 
@@ -101,17 +99,9 @@ def _pairs(record: RunRecord, panel: Panel) -> Iterable[Pair]:
         yield from zip(own.get(f"{name}_steps", ()), own.get(name, ()), strict=True)
         return
     for point in record.curve:
-        x, y = _value(point, panel.x), _value(point, panel.y)
+        x, y = point.value(panel.x), point.value(panel.y)
         if math.isfinite(x) and math.isfinite(y):
             yield x, y
-
-
-def _value(point: Point, name: str) -> float:
-    """A cost, a measured value, or the mean of those that a pattern such as `masked_lm.*` fits."""
-    if name in COSTS:
-        return float(getattr(point, name))
-    found = [value for key, value in point.values.items() if fnmatchcase(key, name)]
-    return fmean(found) if found else math.nan
 
 
 def _standard_error(values: Sequence[float]) -> float:

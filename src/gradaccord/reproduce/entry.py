@@ -142,6 +142,7 @@ class Reused(_Section):
     arms: tuple[str, ...] = ()
     variants: tuple[str, ...] = ()  # of the small setting
     baseline: str | None = None  # default: that of the other entry
+    primary: Primary | None = None  # on these runs
 
     def check(self, whole: Design) -> None:
         """Refuse names that the other entry's small setting does not have."""
@@ -170,6 +171,7 @@ class Reused(_Section):
             budgets={budget: own for budget, own in at.items() if own},
             baseline=baseline if baseline in arms else None,
             controls={a: b for a, b in whole.controls.items() if a in arms and b in arms},
+            primary=self.primary,
             core_hours=0,
         )
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
 from itertools import chain
 from pathlib import Path
+from statistics import fmean
 from typing import Any, ClassVar
 
 from pydantic import BaseModel
@@ -22,6 +24,7 @@ from gradaccord.tasks.error_analysis import Confusion, Histogram
 from gradaccord.tasks.task import main_score
 
 TRAIN_LOSS = "train_loss"
+COSTS = ("step", "gradients", "seconds")  # of a point
 OVERALL = "overall"  # an average in which a Pearson correlation r counts as (1 + r) / 2
 POINTS = 60  # of a curve that are kept
 DIGITS = 6  # of numbers in curves
@@ -35,6 +38,16 @@ class Point(BaseModel):
     gradients: float
     seconds: float
     values: dict[str, float]  # average, train loss, cosine, distance, masked LM...
+
+    def value(self, name: str) -> float:
+        """A cost, a measured value, or the mean of those that a pattern such as `masked_lm.*` fits."""
+        return float(getattr(self, name)) if name in COSTS else mean_of(self.values, name)
+
+
+def mean_of(values: Mapping[str, float], pattern: str) -> float:
+    """The mean of the values whose names fit; NaN if none does."""
+    found = [value for name, value in values.items() if fnmatchcase(name, pattern)]
+    return fmean(found) if found else math.nan
 
 
 class Errors(BaseModel):
@@ -109,7 +122,7 @@ class RunRecord(Versioned):
 
     def value(self, metric: str = AVERAGE) -> float:
         """A number by name: `average` (of the trained tasks' main metrics), a task (its main metric),
-        `task.metric`, a probe, or `train_loss`.
+        `task.metric`, a probe (or the mean of several: `masked_lm.*`), or `train_loss`.
 
         `zero-shot average` is that of the tasks that were scored and not trained on. `overall` is the
         average with (1 + r) / 2 for Pearson's r, in percent like the rest.
@@ -129,8 +142,8 @@ class RunRecord(Versioned):
             return self.train_loss
         if metric in self.scores:
             return main_score(self.scores[metric], self.metrics[metric])
-        if metric in self.probes:
-            return self.probes[metric]
+        if math.isfinite(probed := mean_of(self.probes, metric)):
+            return probed
         task, _, name = metric.rpartition(".")
         return self.scores.get(task, {}).get(name, math.nan)
 

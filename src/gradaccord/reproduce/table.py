@@ -10,6 +10,7 @@ from gradaccord.compare.comparison import AVERAGE, UNSEEN
 from gradaccord.compare.statistics import Mean, short_p
 from gradaccord.reproduce.differences import ALL, Tested, differences_of, number, seeds_of
 from gradaccord.reproduce.entry import MAIN, Design, Entry, Published, Size
+from gradaccord.reproduce.equal_loss import equal_loss_tables
 from gradaccord.reproduce.grid import Grid
 from gradaccord.reproduce.records import OVERALL, Errors, RunRecord
 
@@ -58,7 +59,8 @@ def tables(entry: Entry, records: Sequence[RunRecord], size: Size = "small") -> 
     if len(design.variants) > 1:
         found.append(_means(design, records))
     tests = differences_of(design, records)
-    return [*found, *([tests_table(design, tests)] if tests else [])]
+    found += [tests_table(design, tests)] if tests else []
+    return [*found, *equal_loss_tables(design, records)]
 
 
 def published_tables(entry: Entry) -> list[Grid]:

@@ -10,13 +10,22 @@ from statistics import fmean
 from typing import Literal
 
 from gradaccord.compare.statistics import Difference, Mean, corrected, short_p
-from gradaccord.reproduce.differences import Tested, current_records, differences_of, seeds_of
+from gradaccord.reproduce.differences import (
+    ALL,
+    Tested,
+    current_records,
+    differences_of,
+    seeds_of,
+)
 from gradaccord.reproduce.entry import DATA, Design, Entry, Primary, Size
+from gradaccord.reproduce.equal_loss import difference_at_equal_loss
 from gradaccord.reproduce.plan import plan
 from gradaccord.reproduce.records import TRAIN_LOSS, RunRecord
 from gradaccord.reproduce.special import trapped
 from gradaccord.reproduce.table import interval
 
+# Quantities that less training alone improves.
+PROBES = ("cosine", "distance", "masked_lm.*", "masked_lm.seen-*", "masked_lm.unseen-*")
 UNDERFIT = 1.1  # times the other's training loss: the arm has learned too little to be compared
 
 Word = Literal[
@@ -94,10 +103,12 @@ def _decided(
         result = f"At this scale {'; '.join(weak)}, {what}. {result}"
     if weak and not learned:
         return small, "not testable here", result
+    if primary.better and design.primary.metric in PROBES and _trained_less(fits, primary):
+        return _decided_at_equal_loss(design, records, primary, result)
     if primary.better:
         whole = primary.gain >= design.primary.smallest_effect and not _lost(tests, primary)
         return "reproduced", "holds" if whole else "holds in part", result
-    if primary.worse and fits and fits[primary.arm] > UNDERFIT * fits[primary.against]:
+    if primary.worse and _trained_less(fits, primary):
         return small, "not testable here", (
             f"{result} {primary.arm} has learned its training data less, which alone can explain it."
         )  # fmt: skip
@@ -107,6 +118,31 @@ def _decided(
         )  # fmt: skip
     return small, "not testable here", (
         f"{result} The interval still includes an effect of {design.primary.smallest_effect:g}."
+    )  # fmt: skip
+
+
+def _trained_less(fits: dict[str, float] | None, test: Tested) -> bool:
+    return fits is not None and fits[test.arm] > UNDERFIT * fits[test.against]
+
+
+def _decided_at_equal_loss(
+    design: Design, records: Sequence[RunRecord], primary: Tested, result: str
+) -> tuple[Word, Verdict, str]:
+    """Less training also forgets less: such a gain counts if it is there at equal loss, too."""
+    scope = next(iter(design.variants)) if primary.scope == ALL else primary.scope
+    own = difference_at_equal_loss(
+        records, primary.arm, primary.against, primary.metric, scope, primary.budget
+    )
+    if not own.count:
+        return "measured at small scale", "not testable here", (
+            f"{result} {primary.arm} has trained less, and {primary.against} was never at its loss."
+        )  # fmt: skip
+    result = f"{result} At equal training loss: {own.with_interval} ({own.count} pairs)."
+    gain = -own.mean if primary.lower else own.mean
+    if own.clear and gain > 0:
+        return "reproduced", "holds", result
+    return "measured at small scale", "holds in part", (
+        f"{result} So the difference at the end can be that of training less."
     )  # fmt: skip
 
 
