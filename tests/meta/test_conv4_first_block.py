@@ -37,10 +37,12 @@ def test_small_variance_beside_a_large_mean_survives_float32() -> None:
 def test_moments_are_those_of_all_patches_that_the_convolution_sees(pools: bool, size: int) -> None:
     """Also of an odd border, whose outputs the pooling leaves out and the norm does not."""
     images = torch.rand(3, 2, size, size, dtype=torch.float64)
-    found = Patches.of(images, pools)
+    (found,) = Patches.of(images, pools)
     seen = unfold(images, 3, padding=1, stride=1 if pools else 2).transpose(0, 1).flatten(1)
-    torch.testing.assert_close(found.mean, seen.mean(1))
     torch.testing.assert_close(found.covariance, torch.cov(seen, correction=0))
+    first = unfold(images[:, :, : size - size % 2 if pools else size], 3, padding=1, stride=2)
+    less = first[0, :, 0] - seen.mean(1)
+    torch.testing.assert_close(found.parts[0][:, 0], torch.cat([less, torch.ones(1).double()]))
 
 
 @pytest.mark.parametrize("options", [{}, {"downsample": "pool"}, {"scale": False}])
@@ -53,7 +55,7 @@ def test_the_block_is_the_module(options: dict[str, Any], size: int) -> None:
     images = torch.rand(3, 2, size, size, dtype=torch.float64)
     block = FirstBlock(own, "0.")
     assert block.takes_patches
-    found, tape = block.first(params, Patches.of(images, block.pools))
+    found, tape = block.first(params, *Patches.of(images, block.pools))
     expected = own(images)
     torch.testing.assert_close(found, expected.detach())
     outer = torch.rand_like(expected)
@@ -62,3 +64,14 @@ def test_the_block_is_the_module(options: dict[str, Any], size: int) -> None:
     gradients, _ = block.first_backward(tape, outer.clone())
     for name, gradient in zip(names, true, strict=True):
         torch.testing.assert_close(gradients[name], gradient)
+
+
+@pytest.mark.parametrize("pools", [False, True])
+def test_batches_at_once_are_those_one_by_one(pools: bool) -> None:
+    images = torch.rand(6, 2, 7, 7, dtype=torch.float64)
+    together = Patches.of(images, pools, batches=3)
+    for found, own in zip(together, images.split(2), strict=True):
+        (alone,) = Patches.of(own, pools)
+        assert found.size == alone.size
+        torch.testing.assert_close(found.covariance, alone.covariance)
+        torch.testing.assert_close(found.parts, alone.parts)

@@ -75,3 +75,27 @@ def test_the_hand_written_loss_is_the_learners() -> None:
     value = loss(leaves(learner.model), task.support, task.support_labels).detach()
     outputs = learner.network(dict(learner.model.named_parameters()), task.support)
     assert torch.allclose(F.cross_entropy(outputs, task.support_labels).detach(), value)
+
+
+@pytest.mark.parametrize("kind", ["classes", "some left out", "shares", "own loss"])
+def test_the_slope_of_the_loss_is_that_of_autograd(kind: str) -> None:
+    torch.manual_seed(0)
+    outputs = torch.randn(6, 3, dtype=torch.float64, requires_grad=True)
+    labels = torch.tensor([0, 1, 2, 2, 1, 0])
+    if kind == "some left out":
+        labels[2:4] = -100
+    if kind == "shares":
+        labels = torch.rand(6, 3, dtype=torch.float64).softmax(1)
+    own = kind == "own loss"
+    of = F.multi_margin_loss if own else F.cross_entropy
+    functional = FunctionalModel(nn.Linear(2, 3), of, fast=True)
+    (true,) = torch.autograd.grad(of(outputs, labels), outputs)
+    with torch.inference_mode():
+        found = functional.slope(outputs.detach().clone(), labels)
+    assert torch.equal(found.clone(), true)
+
+
+def test_labels_that_do_not_fit_are_told_with_the_slope_too() -> None:
+    functional = FunctionalModel(nn.Linear(2, 3), F.cross_entropy, fast=True)
+    with pytest.raises(ValueError, match="Labels run to 4 and the model has 3 outputs"):
+        functional.slope(torch.rand(2, 3), torch.tensor([0, 4]))

@@ -351,7 +351,7 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "parts of what is shared": (
         lambda: MAML(Net(), share=True).backward(batch(), of=8),
-        "`of` is 8, and gradient sharing or running statistics join all tasks of a batch",
+        "`of` is 8, and gradient sharing, running statistics or averaged moments join all tasks of a",
     ),
     "no statistics": (
         lambda: MAMLPlusPlus(Net(tracks=False), statistics="running"),

@@ -50,6 +50,11 @@ def test_emptied_settings_are_damaged_and_not_the_defaults(tmp_path) -> None:
         ({"ways": 1}, "`ways` is 1: input should be greater than or equal to 2."),
         ({"outer_lr": 0.0}, "`outer_lr` is 0.0: input should be greater than 0."),
         ({"clock": "sun"}, "`clock` is 'sun': input should be 'wall' or 'processor'."),
+        (
+            {"precision": "bf16"},
+            "`precision` is bf16, and maml needs second derivatives, which would be mostly rounding: "
+            "leave it out, or take reptile or fomaml.",
+        ),
         ({"iterations": None}, "`iterations` and `minutes` are both left out: give the run an end."),
     ],
 )

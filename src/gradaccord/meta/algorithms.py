@@ -56,6 +56,7 @@ ALGORITHMS = {
     "dotprod-inner": Algorithm(_inner, _INNER, _ALIGNED, seeded=True),
     "dotprod-outer": Algorithm(_outer, _OUTER, _ALIGNED, seeded=True),
 }
+FIRST_ORDER = ("reptile", "fomaml")  # which have no second derivatives
 # To which gradient sharing can be added.
 SHARE = tuple(name for name, own in ALGORITHMS.items() if "share" in own.options)
 

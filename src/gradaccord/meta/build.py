@@ -41,7 +41,8 @@ def build_learner(settings: FewShotSettings, model: nn.Module, seed: int = 0) ->
     s, algorithm = settings, find_algorithm(settings.algorithm)
     options = {argument: getattr(s, name) for argument, name in algorithm.options.items()}
     options |= {"seed": seed} if algorithm.seeded else {}
-    return algorithm.learner(model, inner_lr=s.inner_lr, inner_steps=s.inner_steps, **options)
+    options |= {"inner_lr": s.inner_lr, "inner_steps": s.inner_steps, "precision": s.precision}
+    return algorithm.learner(model, **options)
 
 
 def build_optimizer(settings: FewShotSettings, learner: nn.Module) -> torch.optim.Optimizer:

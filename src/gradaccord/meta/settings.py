@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from gradaccord.meta.algorithms import ALGORITHMS, SHARE, find_algorithm
+from gradaccord.meta.algorithms import ALGORITHMS, FIRST_ORDER, SHARE, find_algorithm
 from gradaccord.meta.presets import find_preset
 from gradaccord.runs.config_files import ConfigError, checked, own_config
 from gradaccord.runs.config_sections import Count, Positive
@@ -68,6 +68,11 @@ class FewShotSettings(BaseModel):
         None, description="Examples of a mini-batch of reptile and dotprod in training."
     )
     evaluation_batch: Count | None = Field(None, description="Examples of one in evaluation.")
+    precision: Literal["fp32", "bf16"] = Field(
+        "fp32",
+        description="bf16: inner steps of reptile and fomaml round activations to bfloat16, which is "
+        "faster on processors that have it; weights and moments stay in float32.",
+    )
     optimizer: Literal["adam", "sgd"] = Field("adam", description="Of the meta-updates: adam or sgd.")
     outer_lr: Positive = Field(1e-3, description="Rate of the outer optimiser.")
     schedule: Literal["constant", "linear", "cosine"] = Field(
@@ -132,6 +137,11 @@ class FewShotSettings(BaseModel):
         if self.share and self.algorithm not in SHARE:
             raise ValueError(
                 f"`share` adds gradient sharing to {', '.join(SHARE)}, not to {self.algorithm}."
+            )
+        if self.precision == "bf16" and self.algorithm not in FIRST_ORDER:
+            raise ValueError(
+                f"`precision` is bf16, and {self.algorithm} needs second derivatives, which would be "
+                f"mostly rounding: leave it out, or take {' or '.join(FIRST_ORDER)}."
             )
         if self.iterations is None and self.minutes is None:
             raise ValueError("`iterations` and `minutes` are both left out: give the run an end.")

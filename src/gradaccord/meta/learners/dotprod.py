@@ -58,10 +58,12 @@ class DotProd(Reptile):
         super().__init__(model, **options)
         self.reading, self.weight, self.max_ratio = reading, float(weight), float(max_ratio)
 
-    def displacements(self, tasks: Sequence[Task], first: int, moments: Moments) -> Iterator[Outcome]:
+    def displacements(
+        self, tasks: Sequence[Task], first: int, moments: Sequence[Moments]
+    ) -> Iterator[Outcome]:
         """See `Reptile`; for the outer reading, G at phi itself."""
-        for number, task in enumerate(tasks, first):
-            yield self._displacement(task, number, moments if self.keeps else self._moments())
+        for number, (task, own) in enumerate(zip(tasks, moments, strict=True), first):
+            yield self._displacement(task, number, own)
 
     def _displacement(self, task: Task, number: int, moments: Moments) -> Outcome:
         gradient = partial(self._gradient, (task.support, task.support_labels))
@@ -80,10 +82,13 @@ class DotProd(Reptile):
         drawn = [*pairs(len(task.support), self.inner_batch, steps, self._generator(number))]
         if odd and not outer:
             drawn[-1] = drawn[-1][:1]
-        weights = copied(self.functional.start(self.adapted))
-        theta = last(self._train(weights, [] if outer else drawn, direction, moments))
+        start = copied(self.functional.start(self.adapted))
+        weights = copied(start)
+        theta = last(self._train(weights, [] if outer else drawn, direction, moments, graphless=False))
         at_phi = direction(theta, drawn[0]) if outer else []
-        outcome = self._way_back(task, theta, spent=sum(2 * len(batches) - 1 for batches in drawn))
+        outcome = self._way_back(
+            task, start, theta, spent=sum(2 * len(batches) - 1 for batches in drawn)
+        )
         if outer:
             outcome.gradients = self._in_order(dict(zip(self.adapted, at_phi, strict=True)))
         outcome.pairs, outcome.capped = len(capped), sum(capped)

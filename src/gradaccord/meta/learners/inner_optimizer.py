@@ -18,6 +18,7 @@ class Moments:
         self.kind, self.lr, self.beta2 = kind, lr, beta2
         self.squares = squares
         self.count = count
+        self._step = torch.zeros((), device=squares[0].device) if squares else torch.zeros(())
 
     def step_(self, weights: list[torch.Tensor], gradient: list[torch.Tensor]) -> None:
         """One step of the weights."""
@@ -33,7 +34,7 @@ class Moments:
             gradient,
             self.squares,
             [],
-            [torch.tensor(float(self.count), device=weights[0].device)] * len(weights),
+            [self._step.fill_(self.count)] * len(weights),
             lr=self.lr,
             beta1=0.0,
             beta2=self.beta2,
@@ -53,6 +54,6 @@ def zeros(model: FunctionalModel, names: Sequence[str]) -> list[torch.Tensor]:
 def _alike(tensors: list[torch.Tensor], like: list[torch.Tensor]) -> list[torch.Tensor]:
     """The tensors in the memory layout of others, which the fused step expects without a check."""
     return [
-        t if t.stride() == other.stride() else torch.empty_like(other).copy_(t)
+        t if t.ndim < 2 or t.stride() == other.stride() else torch.empty_like(other).copy_(t)
         for t, other in zip(tensors, like, strict=True)
     ]

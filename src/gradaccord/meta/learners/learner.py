@@ -7,6 +7,7 @@ tasks and processes; write the mean to `.grad`; keep the state that the rule ret
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,17 +17,18 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from gradaccord.core.checks import whole_number
+from gradaccord.core.checks import one_of, whole_number
 from gradaccord.core.engine import Engine
 from gradaccord.core.parameters import unwrapped
 from gradaccord.meta.episodes.task_batch import Task, TaskBatch, count_of
 from gradaccord.meta.learners.checks import check_model, check_task, check_tasks
 from gradaccord.meta.learners.inner_loops import last
 from gradaccord.meta.learners.outcome import Outcome
-from gradaccord.meta.network.functional import FunctionalModel, Loss
+from gradaccord.meta.network.functional import NO_BF16, FunctionalModel, Loss
 from gradaccord.meta.network.general import Params, batch_statistics, buffers_kept, uncompiled
 from gradaccord.meta.reduce import agreed
 from gradaccord.meta.report import MetaReport
+from gradaccord.models.trunks.conv4 import Conv4
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -49,6 +51,9 @@ class MetaLearner(nn.Module):
         by the number of examples.
     adapted: which parameters move in the inner loop, by name; all trainable ones by default.
     fast: use the faster network, if the model has one and a check finds it equal.
+    precision: "fp32", or "bf16" for the inner steps of Conv-4 in first-order learners: activations and
+        the copies of weights that they meet are rounded to bfloat16. Weights, inner moments, statistics
+        of the norms, gradients and predictions stay in float32. Faster on processors that have bf16.
     threads: tasks that run at the same time, in training and in evaluation, each on a Python thread.
         Needs the fast network and, in training, tasks that do not depend on each other; else they run
         one by one. In training, a few small tasks of one shape share a pass, and so a thread. The
@@ -68,6 +73,7 @@ class MetaLearner(nn.Module):
         loss: Loss = nn.functional.cross_entropy,
         adapted: Callable[[str], bool] | None = None,
         fast: bool = True,
+        precision: str = "fp32",
         threads: int = 1,
     ) -> None:
         super().__init__()
@@ -76,7 +82,10 @@ class MetaLearner(nn.Module):
         self.group = Engine(model).group
         self.model: nn.Module = unwrapped(model)
         self.loss = loss
-        self.functional = FunctionalModel(self.model, loss, fast)
+        one_of("precision", precision, ("fp32", "bf16"))
+        self.precision = precision
+        self.functional = FunctionalModel(self.model, loss, fast, precision == "bf16")
+        self._check_precision()
         self.learned = self._learned()
         self.adapted = tuple(n for n in self.learned if adapted is None or adapted(n))
         if not self.adapted:
@@ -210,12 +219,24 @@ class MetaLearner(nn.Module):
 
     # Inside.
 
+    def _check_precision(self) -> None:
+        """Refuse bf16 for second derivatives, and for what cannot be the fast network."""
+        if self.precision == "bf16" and self.differentiates_twice:
+            raise ValueError(
+                f"`precision` is 'bf16', and {type(self).__name__} needs second derivatives, which "
+                "would be mostly rounding: leave it out, or take Reptile or FOMAML."
+            )
+        narrow = self.functional.fast and type(self.model) is Conv4
+        floats = all(p.dtype == torch.float32 for p in self.model.parameters())
+        if self.precision == "bf16" and not (narrow and floats):
+            raise ValueError(NO_BF16)
+
     def _checked(self, tasks: TaskBatch | Sequence[Task], of: int | None) -> list[Task]:
         listed = check_tasks(tasks)
         if of is not None and not self.in_parts:
             raise ValueError(
-                f"`of` is {of}, and gradient sharing or running statistics join all tasks of a batch: "
-                "give them in one call."
+                f"`of` is {of}, and gradient sharing, running statistics or averaged moments join all "
+                "tasks of a batch: give them in one call."
             )
         if of is not None and self._parts + len(listed) > whole_number("of", of):
             raise ValueError(
@@ -306,13 +327,17 @@ def _keep_freed_memory() -> None:
 
 def _fill(trainable: list[torch.Tensor], total: Outcome, of: int | None, add: bool) -> bool:
     """Put the mean into `.grad`, or add it to what is there; whether all of it is finite."""
-    finite = True
-    for parameter, gradient in zip(trainable, total.gradients, strict=True):
-        if gradient is not None:
-            gradient = torch.div(gradient, of or total.tasks, out=torch.empty_like(parameter))
+    filled = [g is not None for g in total.gradients]
+    means = [torch.empty_like(p) for p, is_there in zip(trainable, filled, strict=True) if is_there]
+    if means:
+        torch._foreach_copy_(means, [g for g in total.gradients if g is not None])
+        torch._foreach_div_(means, float(of or total.tasks))
+    rest = iter(means)
+    found = []
+    for parameter, is_there in zip(trainable, filled, strict=True):
+        gradient = next(rest) if is_there else None
         if add and parameter.grad is not None:
             gradient = parameter.grad if gradient is None else parameter.grad + gradient
-        if gradient is not None:
-            finite = finite and bool(gradient.isfinite().all())
         parameter.grad = gradient
-    return finite
+        found += [gradient] if gradient is not None and gradient.numel() else []
+    return all(map(math.isfinite, torch._foreach_norm(found, math.inf))) if found else True

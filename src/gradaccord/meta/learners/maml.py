@@ -62,6 +62,7 @@ class MAML(MetaLearner):
             raise ValueError("`recompute` is True, and first order keeps no graph: leave it out.")
         self.first_order, self.recompute = first_order, recompute
         self.differentiates_twice = share or not first_order
+        self._check_precision()
         self.separable = self.in_parts = not share
         self.sharing: GradientSharing | None = None
         if share:
@@ -153,6 +154,7 @@ class MAML(MetaLearner):
             repeat((support, labels), steps),
             at_step=self.at_step, update_=update_,
             gradient=lambda params, batch: self.functional.gradient(params, self.adapted, *batch),
+            graphless=self.functional.is_graphless,
         )  # fmt: skip
 
     def keep(self, kept: Mapping[str, list[Any]]) -> None:

@@ -34,12 +34,17 @@ class Outcome:
         return total
 
     def _add(self, other: Outcome) -> None:
-        for place, gradient in enumerate(other.gradients):
-            own = self.gradients[place]
-            if own is None:
-                self.gradients[place] = gradient
-            elif gradient is not None:
-                self.gradients[place] = own + gradient  # autograd's own tensors may share memory
+        places, own, more = [], [], []
+        for place, (mine, theirs) in enumerate(zip(self.gradients, other.gradients, strict=True)):
+            if mine is None:
+                self.gradients[place] = theirs
+            elif theirs is not None:
+                places.append(place)
+                own.append(mine)
+                more.append(theirs)
+        if places:  # not in place: autograd's own tensors may share memory
+            for place, added in zip(places, torch._foreach_add(own, more), strict=True):
+                self.gradients[place] = added
         self.loss = self.loss + other.loss
         self.accuracy = self.accuracy + other.accuracy
         self.tasks += other.tasks

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
 from typing import Any, TypeAlias
 
 import torch
@@ -12,7 +10,7 @@ from torch import nn
 
 from gradaccord.core.checks import one_of, whole_number
 from gradaccord.meta.episodes.minibatches import minibatches
-from gradaccord.meta.episodes.task_batch import Task, TaskBatch, count_of, stacked
+from gradaccord.meta.episodes.task_batch import Task
 from gradaccord.meta.learners.checks import rate_of
 from gradaccord.meta.learners.inner_loops import Batch, Weights, copied, in_place, last
 from gradaccord.meta.learners.inner_optimizer import Moments, zeros
@@ -20,6 +18,7 @@ from gradaccord.meta.learners.learner import MetaLearner
 from gradaccord.meta.learners.named_tensors import NamedTensors
 from gradaccord.meta.learners.outcome import Outcome
 from gradaccord.meta.network.general import Params
+from gradaccord.meta.reduce import sum_over_processes
 
 EVALUATION_SEED = 0
 Labelled: TypeAlias = tuple[torch.Tensor, torch.Tensor]  # inputs and labels
@@ -35,7 +34,7 @@ class Reptile(MetaLearner):
     With `torch.optim.SGD(learner.parameters(), lr=eta)` outside, this is phi + eta mean(theta_t - phi);
     the paper anneals eta from 1 to 0. Trains on the support set alone, which should hold more
     shots than the tasks to be solved (10 or 15); queries are only measured. Cost: T K batch gradients,
-    one copy of the weights (as many as small tasks share a pass), no graph. Differs from
+    two copies of the weights, no graph. Differs from
     `gradaccord.Reptile`, which follows one task through an optimiser's steps.
 
     inner_lr: of the inner optimiser, for a loss that is a mean over examples.
@@ -44,7 +43,10 @@ class Reptile(MetaLearner):
     inner_batch: examples of a mini-batch in training; None: the whole support set.
     evaluation_batch: the same in evaluation, on the smaller support sets there.
     optimizer_state: "keep" carries Adam's second moments from task to task, as the original code
-        does (evaluation starts from a copy); "reset" starts each task with fresh ones.
+        does (evaluation starts from a copy); "reset" starts each task with fresh ones. "average": every
+        task of a batch starts from a copy of the kept moments, and the mean of what the tasks leave is
+        kept. Tasks then do not wait for each other: several `threads` and processes may run them, and
+        the result does not depend on how many. The moments advance by K steps a batch instead of T K.
     seed: of the order in which mini-batches are drawn.
     """
 
@@ -64,25 +66,27 @@ class Reptile(MetaLearner):
     ) -> None:
         super().__init__(model, inner_steps=inner_steps, **options)
         one_of("inner_optimizer", inner_optimizer, ("adam", "sgd"))
-        one_of("optimizer_state", optimizer_state, ("keep", "reset"))
+        one_of("optimizer_state", optimizer_state, ("keep", "reset", "average"))
         if not 0 < beta2 < 1:
             raise ValueError(f"`beta2` is {beta2}: use a number between 0 and 1, such as 0.999.")
         for field, size in (("inner_batch", inner_batch), ("evaluation_batch", evaluation_batch)):
             if size is not None:
                 whole_number(field, size)
-        self.keeps = optimizer_state == "keep" and inner_optimizer == "adam"
+        adam = inner_optimizer == "adam"
+        self.keeps, self.averages = (adam and optimizer_state == s for s in ("keep", "average"))
         if self.keeps and self.group is not None:
             raise ValueError(
                 "`optimizer_state` is 'keep', which carries moments from one task to the next, and "
-                f"{self.group.size()} processes run tasks at the same time: use 'reset'."
+                f"{self.group.size()} processes run tasks at the same time: use 'average' or 'reset'."
             )
         self.separable = not self.keeps
+        self.in_parts = not self.averages
         self.inner_lr = rate_of("inner_lr", inner_lr)
         self.inner_optimizer, self.beta2 = inner_optimizer, float(beta2)
         self.inner_batch, self.evaluation_batch, self.seed = inner_batch, evaluation_batch, seed
         self.inner_count: torch.Tensor  # Adam's steps so far, if they are kept
         self.register_buffer("inner_count", torch.zeros((), dtype=torch.int64, device="cpu"))
-        if self.keeps:
+        if self.keeps or self.averages:
             self.squares = NamedTensors()
             for name, square in zip(self.adapted, zeros(self.functional, self.adapted), strict=True):
                 self.squares.add(name, square)
@@ -90,63 +94,53 @@ class Reptile(MetaLearner):
     def meta_gradient(self, tasks: Sequence[Task], first: int) -> Outcome:
         """See `MetaLearner`."""
         moments = self._moments()  # carried through all tasks if they are kept
-        total = Outcome.total(self.displacements(tasks, first, moments))
-        total.kept = {"moments": [moments]}
+        each = [moments if self.keeps else self._moments() for _ in tasks]
+        total = Outcome.total(self.displacements(tasks, first, each))
+        total.kept = {"moments": each if self.averages else [moments]}
         return total
 
-    def displacements(self, tasks: Sequence[Task], first: int, moments: Moments) -> Iterator[Outcome]:
+    def displacements(
+        self, tasks: Sequence[Task], first: int, moments: Sequence[Moments]
+    ) -> Iterator[Outcome]:
         """Train on each task from phi; the way back, phi - theta, is the gradient."""
-        drawn = [
-            list(minibatches(len(t.support), self.inner_batch, self.inner_steps, self._generator(n)))
-            for n, t in enumerate(tasks, first)
-        ]
-        starts = [
-            replace(t, support=t.support[places[0]], support_labels=t.support_labels[places[0]])
-            for t, places in zip(tasks, drawn, strict=True)
-        ]
-        for group in self.functional.groups(starts):
-            yield self._group(tasks[group], drawn[group], stacked(starts[group]), moments)
-
-    def _group(
-        self,
-        tasks: Sequence[Task],
-        drawn: Sequence[list[torch.Tensor]],
-        start: Task | TaskBatch,
-        moments: Moments,
-    ) -> Outcome:
-        """One task after the other. The first step is at phi in all of them, and so is one pass.
-
-        start: the mini-batches of the first step.
-        """
-        together = copied(self.functional.start(self.adapted, start.support))
-        theta = self.functional.parameters() | dict(zip(self.adapted, together, strict=True))
-        data = start.support, start.support_labels
-        first = self.functional.gradient(theta, self.adapted, *data)
-        several = isinstance(start, TaskBatch)
-        for place, (task, batches) in enumerate(zip(tasks, drawn, strict=True)):
-            weights, known = ([t[place] if several else t for t in ts] for ts in (together, first))
-            moments = moments if self.keeps else self._moments()
+        start = copied(self.functional.start(self.adapted))
+        theta = copied(start)
+        self.functional.prepare([task.query for task in tasks])
+        for number, (task, own) in enumerate(zip(tasks, moments, strict=True), first):
+            generator = self._generator(number)
+            drawn = minibatches(len(task.support), self.inner_batch, self.inner_steps, generator)
+            batches = self.functional.batches(task.support, task.support_labels, drawn)
             with torch.no_grad():
-                moments.step_(weights, known)
-            gradient = partial(self._gradient, (task.support, task.support_labels))
-            last(self._train(weights, batches[1:], gradient, moments))
-        return self._way_back(start, theta, len(tasks) * self.inner_steps)
+                torch._foreach_copy_(theta, start)
+            adapted = last(self._train(theta, batches, self._on_batch, own))
+            yield self._way_back(task, start, adapted, self.inner_steps)
 
     def trajectory(self, support: torch.Tensor, labels: torch.Tensor, steps: int) -> Iterator[Params]:
         """See `MetaLearner`."""
         generator = torch.Generator("cpu").manual_seed(EVALUATION_SEED)
         drawn = minibatches(len(support), self.evaluation_batch, steps, generator)
-        gradient = partial(self._gradient, (support, labels))
+        batches = self.functional.batches(support, labels, drawn)
         weights = copied(self.functional.start(self.adapted))
-        return self._train(weights, drawn, gradient, self._moments())
+        return self._train(weights, batches, self._on_batch, self._moments())
 
     def keep(self, kept: Mapping[str, list[Any]]) -> None:
         """See `MetaLearner`."""
-        if self.keeps:
-            (moments,) = kept["moments"]
-            for buffer, square in zip(self.squares.buffers(), moments.squares, strict=True):
-                buffer.copy_(square)
-            self.inner_count.fill_(moments.count)
+        if not (self.keeps or self.averages):
+            return
+        moments = kept["moments"]
+        tasks = torch.tensor(float(len(moments)), device="cpu")
+        sums = [
+            torch.stack(list(squares)).sum(0)
+            for squares in zip(*(m.squares for m in moments), strict=True)
+        ]
+        if self.group is not None:
+            sum_over_processes([tasks, *sums], self.group)
+        for buffer, total in zip(self.squares.buffers(), sums, strict=True):
+            buffer.copy_(total / float(tasks))
+        self.inner_count.fill_(moments[0].count)
+
+    def _on_batch(self, params: Params, batch: Labelled) -> Weights:
+        return self.functional.gradient(params, self.adapted, *batch)
 
     def _gradient(
         self, data: Labelled, params: Params, places: torch.Tensor, create_graph: bool = False
@@ -161,22 +155,22 @@ class Reptile(MetaLearner):
         batches: Iterable[Batch],
         gradient: Gradient[Batch],
         moments: Moments,
+        graphless: bool = True,
     ) -> Iterator[Params]:
         """A step of the inner optimiser for each mini-batch, in place."""
         params = self.functional.parameters()
         return in_place(
             self.adapted, weights, batches, at_step=lambda _: params, gradient=gradient,
             update_=lambda weights, direction, _: moments.step_(weights, direction),
+            graphless=graphless and self.functional.is_graphless,
         )  # fmt: skip
 
     @torch.no_grad()
-    def _way_back(self, task: Task | TaskBatch, theta: Params, spent: int) -> Outcome:
-        phi = self.functional.parameters()
-        way = {name: phi[name] - theta[name] for name in self.adapted}
-        if isinstance(task, TaskBatch):
-            way = {name: tensor.sum(0) for name, tensor in way.items()}
+    def _way_back(self, task: Task, start: Weights, theta: Params, spent: int) -> Outcome:
+        way = torch._foreach_sub(start, [theta[name] for name in self.adapted])
         scores = self._query_scores(theta, task)
-        return Outcome(self._in_order(way), *scores, tasks=count_of(task), spent=spent)
+        gradients = self._in_order(dict(zip(self.adapted, way, strict=True)))
+        return Outcome(gradients, *scores, tasks=1, spent=spent)
 
     def _generator(self, number: int) -> torch.Generator:
         """The generator of this task's mini-batches: the same wherever the task is run."""
@@ -185,6 +179,7 @@ class Reptile(MetaLearner):
 
     def _moments(self) -> Moments:
         """Those to start from: a copy of the kept ones, or fresh ones."""
-        kept = [own.clone() for own in self.squares.buffers()] if self.keeps else None
+        keeps = self.keeps or self.averages
+        kept = [own.clone() for own in self.squares.buffers()] if keeps else None
         squares = kept or zeros(self.functional, self.adapted)
         return Moments(self.inner_optimizer, self.inner_lr, self.beta2, squares, int(self.inner_count))

@@ -71,9 +71,14 @@ class FastConv4:
 
     Images [T, n, C, H, W] are those of T tasks, and all results have a first dimension of T too. So has
     each parameter, unless the tasks share it.
+
+    in_bf16: whether activations, and the copies of weights that they meet, are in bfloat16 where the
+        weights are in float32. Outputs, statistics of the norms and gradients stay in float32. It has
+        first derivatives alone, and `predict` does not use it.
     """
 
     def __init__(self, model: Conv4) -> None:
+        self.in_bf16 = False
         first, *rest = model.blocks
         self.first = FirstBlock(first, "blocks.0.")
         self.blocks = [self.first, *(Block(block, f"blocks.{i}.") for i, block in enumerate(rest, 1))]
@@ -84,6 +89,8 @@ class FastConv4:
     def __call__(self, params: Parameters, inputs: torch.Tensor) -> torch.Tensor:
         """The logits [N, ways]."""
         params = self._for_each(params, inputs)
+        if not torch.is_grad_enabled():
+            return self.forward(params, inputs)[0]
         logits: torch.Tensor = _Logits.apply(self, tuple(params), inputs, *params.values())  # type: ignore[no-untyped-call]
         return logits
 
@@ -95,11 +102,14 @@ class FastConv4:
         labels: torch.Tensor,
         loss: Loss,
         create_graph: bool = False,
+        slope: Loss | None = None,
     ) -> list[torch.Tensor]:
         """The gradient of the loss by the parameters `of`; with create_graph differentiable once.
 
         As `torch.autograd.grad` of the loss of the logits, and faster: its derivative is one product
         with the Hessian. Of stacked tasks, each task's own.
+
+        slope: the gradient of the loss by the logits; by autograd if it is left out.
         """
         params = self._for_each(params, images)
         if create_graph:
@@ -107,8 +117,8 @@ class FastConv4:
             return list(_LossGradient.apply(self, loss, images, labels, of, tuple(params), *values))  # type: ignore[no-untyped-call]
         with torch.no_grad():
             logits, tapes = self.forward(params, images)
-            slope = _slope(loss, logits, labels)[1]
-            found, _ = self.backward(tapes, slope.detach(), frozenset(of))
+            by_logits = slope(logits, labels) if slope else _slope(loss, logits, labels)[1].detach()
+            found, _ = self.backward(tapes, by_logits, frozenset(of))
         return [found[name] for name in of]
 
     def tasks_at_once(self, images: torch.Tensor) -> int:
@@ -158,11 +168,16 @@ class FastConv4:
             hidden, first = self.first.first(params, self.patches(images))
             tapes.append(first)
             rest = self.blocks[1:]
+        elif self._narrows(images):
+            hidden = hidden.bfloat16()
         for block in rest:
             hidden, tape = block.forward(params, hidden)
             tapes.append(tape)
-        features = self._features(hidden, tasks)
-        logits = features @ weight.mT + bias.unsqueeze(-2)
+        features = self._features(hidden, tasks).to(weight.dtype)
+        if tasks is None:
+            logits = linear(features, weight, bias)
+        else:
+            logits = features @ weight.mT + bias.unsqueeze(-2)
         return logits, Tapes(tapes, hidden, features, weight, tasks)
 
     def backward(
@@ -183,7 +198,7 @@ class FastConv4:
                 hidden, more, backs[place] = self.blocks[place].backward(tape, hidden, of_x)
             found |= more
         if IMAGES in of and hidden is not None:
-            found[IMAGES] = hidden
+            found[IMAGES] = hidden.to(grad.dtype)
         return apart(found, tapes.tasks) | by_head, backs
 
     def forward_along(self, tapes: Tapes, v: Parameters) -> tuple[torch.Tensor, Alongs]:
@@ -249,14 +264,29 @@ class FastConv4:
 
     def patches(self, images: torch.Tensor) -> Patches:
         """The images' patches, kept for as long as the tensor lives and is not written to."""
-        key = id(images)
-        kept = self._kept.get(key)
+        kept = self._kept.get(id(images))
         if kept is not None and kept[0]() is images and kept[1] == images._version:
             return kept[2]
-        patches = Patches.of(images, self.first.pools)
+        (patches,) = Patches.of(images, self.first.pools)
+        return self._keep(images, patches)
+
+    def prepare(self, batches: Sequence[torch.Tensor]) -> None:
+        """Compute the patches of several batches of one shape in one pass."""
+        if self.first.takes_patches:
+            found = Patches.of(torch.cat(list(batches)), self.first.pools, len(batches))
+            for batch, patches in zip(batches, found, strict=True):
+                self._keep(batch, patches)
+
+    def _keep(self, images: torch.Tensor, patches: Patches) -> Patches:
+        if self._narrows(images):
+            patches = patches._replace(parts=tuple(part.bfloat16() for part in patches.parts))
+        key = id(images)
         forget = weakref.ref(images, lambda _: self._kept.pop(key, None))
         self._kept[key] = (forget, images._version, patches)
         return patches
+
+    def _narrows(self, images: torch.Tensor) -> bool:
+        return self.in_bf16 and images.dtype == torch.float32
 
     def _lowest(self, of: Collection[str]) -> int:
         """The first block with a parameter among these; the images are below the first."""
@@ -285,6 +315,7 @@ class FastConv4:
     def _spread(self, features: torch.Tensor, tapes: Tapes) -> torch.Tensor:
         """The gradient by the last block's output, in memory that may be overwritten."""
         count, channels, height, width = tapes.hidden.shape
+        features = features.to(tapes.hidden.dtype)
         if tapes.tasks is not None:
             features = features.transpose(0, 1).flatten(1)
         if self.mean:

@@ -18,9 +18,14 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
+from gradaccord.meta.network.conv4_patches import by_kernel, convolved, gathered
 from gradaccord.models.trunks.conv4 import ConvBlock
 
 _aten = torch.ops.aten
+# each with its one signature, which saves torch looking for it
+_convolution_backward = _aten.convolution_backward.default
+_batch_norm_backward = _aten.native_batch_norm_backward.default
+_relu_backward = _aten.threshold_backward.grad_input
 Maybe = torch.Tensor | None
 Parameters = Mapping[str, torch.Tensor]
 
@@ -29,7 +34,8 @@ class Tape(NamedTuple):
     """What the forward pass leaves for the others."""
 
     x: torch.Tensor
-    kernel: torch.Tensor  # of the convolution, in channels-last memory
+    patches: Maybe  # of x, where the convolution is a product with them
+    kernel: torch.Tensor  # of the convolution, in channels-last memory and in the precision of x
     scale: Maybe  # of the norm
     convolved: torch.Tensor
     y: torch.Tensor  # input of the norm
@@ -76,12 +82,13 @@ class Block:
 
     def forward(self, params: Parameters, x: torch.Tensor) -> tuple[torch.Tensor, Tape]:
         """The block's output."""
-        kernel = _last(params[self.weight])
+        kernel = _last(params[self.weight]).to(x.dtype)
         scale = params.get(self.scale)
-        convolved = y = self._convolve(x, kernel)
+        patches = gathered(x, kernel, self.stride)
+        output = y = self._convolve(x, kernel, patches)
         picked = None
         if self.pools and self.pools_first:
-            y, picked = self._pool(convolved)
+            y, picked = self._pool(output)
         hidden, mean, r = torch.native_batch_norm(
             y, scale, params[self.shift], None, None, True, 0.0, self.epsilon
         )
@@ -89,7 +96,7 @@ class Block:
         if self._pools_late:
             hidden, picked = self._pool(hidden)
         out = activate_(hidden, self.slope)
-        return out, Tape(x, kernel, scale, convolved, y, mean, r, picked, out)
+        return out, Tape(x, patches, kernel, scale, output, y, mean, r, picked, out)
 
     def backward(
         self, tape: Tape, grad: torch.Tensor, of_x: bool
@@ -100,8 +107,10 @@ class Block:
             g = self._unpool(g, tape)
         by_y, by_scale, by_shift = _normalise_backward(g, tape.y, tape.scale, tape.mean, tape.r)
         by_convolved = self._unpool(by_y, tape) if self.pools_first and self.pools else by_y
-        by_x, by_weight = self._convolve_backward(by_convolved, tape.x, tape.kernel, of_x)
-        found = self._named(by_weight, by_scale, by_shift)
+        by_x, by_weight = self._convolve_backward(
+            by_convolved, tape.x, tape.kernel, of_x, patches=tape.patches
+        )
+        found = self._named(by_weight.to(by_shift.dtype), by_scale, by_shift)
         # detached: an autograd function that keeps its own results is freed by the collector alone
         return by_x, found, Back(g, by_convolved, by_scale.detach(), by_shift.detach())
 
@@ -111,7 +120,7 @@ class Block:
         With z = (y - mean) r and P t = t - mean(t) - z mean(t z), z changes by u = r P(change of y).
         """
         kernel = None if self.weight not in v else _last(v[self.weight])
-        change = None if kernel is None else self._convolve(tape.x, kernel)
+        change = None if kernel is None else self._convolve(tape.x, kernel, tape.patches)
         if x is not None:
             by_input = self._convolve(x, tape.kernel)
             change = by_input if change is None else change.add_(by_input)
@@ -158,7 +167,9 @@ class Block:
         by_y.addcmul_(y, _wide(of_y)).add_(_wide(rest))
 
         by_convolved = self._unpool(by_y, tape) if self.pools_first and self.pools else by_y
-        by_x, by_weight = self._convolve_backward(by_convolved, tape.x, tape.kernel, of_x)
+        by_x, by_weight = self._convolve_backward(
+            by_convolved, tape.x, tape.kernel, of_x, patches=tape.patches
+        )
         if along.x is not None or along.kernel is not None:
             more_x, more_weight = self._convolve_backward(
                 back.by_convolved,
@@ -212,7 +223,9 @@ class Block:
         none = torch.zeros_like(by_shift)
         return {self.weight: by_weight, self.bias: none, self.scale: by_scale, self.shift: by_shift}
 
-    def _convolve(self, x: torch.Tensor, kernel: torch.Tensor) -> torch.Tensor:
+    def _convolve(self, x: torch.Tensor, kernel: torch.Tensor, patches: Maybe = None) -> torch.Tensor:
+        if patches is not None:
+            return convolved(patches, x, kernel, self.stride)
         stride = [self.stride, self.stride]
         return torch.conv2d(x, kernel, None, stride, [1, 1], [1, 1], _groups(x, kernel))
 
@@ -223,13 +236,18 @@ class Block:
         kernel: torch.Tensor,
         of_x: bool,
         of_kernel: bool = True,
+        patches: Maybe = None,
     ) -> tuple[Maybe, torch.Tensor]:
         stride, ones = [self.stride, self.stride], [1, 1]
+        by_patches = None if patches is None else by_kernel(patches, grad)
+        if by_patches is not None and not of_x:
+            return None, by_patches
+        of_kernel = of_kernel and by_patches is None
         groups, wanted = _groups(x, kernel), [of_x, of_kernel, False]
-        by_x, by_kernel, _ = _aten.convolution_backward(
+        by_x, by_weight, _ = _convolution_backward(
             grad, x, kernel, None, stride, ones, ones, False, [0, 0], groups, wanted
         )
-        return by_x, by_kernel
+        return by_x, by_weight if by_patches is None else by_patches
 
     def _pool(self, hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         pooled, places = _aten.max_pool2d_with_indices(
@@ -254,7 +272,7 @@ def through_(grad: torch.Tensor, out: torch.Tensor, slope: float) -> torch.Tenso
     if slope:
         _aten.leaky_relu_backward.grad_input(grad, out, slope, True, grad_input=grad)
     else:
-        _aten.threshold_backward.grad_input(grad, out, 0, grad_input=grad)
+        _relu_backward(grad, out, 0, grad_input=grad)
     return grad
 
 
@@ -267,7 +285,7 @@ def _normalise_backward(
     grad: torch.Tensor, y: torch.Tensor, scale: Maybe, mean: torch.Tensor, r: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """(w r P g, sum g z, sum g) in one call; the kernel reads the statistics, not epsilon."""
-    by_y, by_scale, by_shift = _aten.native_batch_norm_backward(
+    by_y, by_scale, by_shift = _batch_norm_backward(
         grad, y, scale, None, None, mean, r, True, 0.0, [True, True, True]
     )
     return by_y, by_scale, by_shift

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import groupby, pairwise
 from typing import Any, ClassVar, TypeAlias
 
@@ -24,16 +25,22 @@ from gradaccord.meta.network.stacked_tasks import laid, tasks_in
 Loss: TypeAlias = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 IMAGES_AT_ONCE = 128  # of a pass over several groups, which bounds its memory
+NO_BF16 = (
+    "`precision` is 'bf16', which only the fast network of Conv-4 with float32 weights has: leave it "
+    'out, or call the learner under torch.autocast("cpu", torch.bfloat16).'
+)
+VALUES_AT_ONCE = 2**17  # of images that are prepared for several inner steps, likewise
 
 
 class FunctionalModel:
     """A model and a loss as pure functions of parameters by name; the fast network where it is equal.
 
     wrap: changes the general network, e.g. to move running statistics.
+    in_bf16: the fast network's activations are in bfloat16.
     """
 
-    def __init__(self, model: nn.Module, loss: Loss, fast: bool) -> None:
-        self.model, self.fast = model, fast
+    def __init__(self, model: nn.Module, loss: Loss, fast: bool, in_bf16: bool = False) -> None:
+        self.model, self.fast, self.in_bf16 = model, fast, in_bf16
         self._loss = loss
         self.wrap: Callable[[Network], Network] | None = None
         self._chosen: Network | None = None
@@ -48,6 +55,12 @@ class FunctionalModel:
         """Whether the fast network was chosen."""
         return isinstance(self._chosen, FastConv4)
 
+    @property
+    def is_graphless(self) -> bool:
+        """Whether gradients are in closed form all through: no step of theirs uses autograd."""
+        closed = self._loss is nn.functional.cross_entropy
+        return closed and isinstance(self._network(), FastConv4)
+
     def choose(self, inputs: torch.Tensor) -> None:
         """Choose the network by the first inputs."""
         if self._chosen is None:
@@ -56,6 +69,11 @@ class FunctionalModel:
                     self._chosen = chosen_network(self.model, inputs)
             else:
                 self._chosen = self._general()
+            if self.in_bf16:
+                if not isinstance(self._chosen, FastConv4):
+                    self._chosen = None
+                    raise ValueError(NO_BF16)
+                self._chosen.in_bf16 = True
 
     def parameters(self) -> dict[str, torch.Tensor]:
         """The model's own, by name."""
@@ -92,18 +110,52 @@ class FunctionalModel:
         """The loss, a scalar; summed over stacked tasks."""
         if self.is_fast and outputs.dim() == 3:
             return torch.stack([self.loss(*pair) for pair in zip(outputs, labels, strict=True)]).sum()
-        try:
+        with _explained(outputs, labels):
             loss = self._loss(outputs, labels)
-        except IndexError as error:
-            raise ValueError(
-                f"Labels run to {int(labels.max())} and the model has {outputs.shape[-1]} outputs: "
-                "give labels 0 to ways - 1, or a model with as many outputs as ways."
-            ) from error
         if loss.ndim:
             raise ValueError(
                 f"`loss` returned a tensor of shape {list(loss.shape)}: it must return a scalar."
             )
         return loss
+
+    @torch.no_grad()
+    def slope(self, outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """The gradient of the loss by the outputs; of cross-entropy by autograd's kernels alone."""
+        if self.is_fast and outputs.dim() == 3:
+            return torch.stack([self.slope(*pair) for pair in zip(outputs, labels, strict=True)])
+        if self._loss is not nn.functional.cross_entropy or labels.is_floating_point():
+            with torch.inference_mode(False), torch.enable_grad():
+                leaf = outputs.detach().clone().requires_grad_()
+                loss = self.loss(leaf, labels)
+                return torch.autograd.grad(loss, leaf, materialize_grads=True)[0]
+        aten = torch.ops.aten
+        by_class = outputs.log_softmax(1)
+        with _explained(outputs, labels):
+            mean, count = aten.nll_loss_forward(by_class, labels, None, 1, -100)
+        one = torch.ones_like(mean)
+        slope = aten.nll_loss_backward(one, by_class, labels, None, 1, -100, count)
+        found: torch.Tensor = aten._log_softmax_backward_data(slope, by_class, 1, outputs.dtype)
+        return found
+
+    def batches(
+        self, inputs: torch.Tensor, labels: torch.Tensor, drawn: Iterable[torch.Tensor]
+    ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """The examples at the places of each mini-batch, prepared for several inner steps at once."""
+        drawn = list(drawn)
+        several = max(1, VALUES_AT_ONCE // (len(drawn[0]) * inputs[0].numel())) if drawn else 1
+        for start in range(0, len(drawn), several):
+            places = drawn[start : start + several]
+            own, size = torch.cat(places), len(places[0])
+            parts = torch.split(inputs[own], size)
+            self.prepare(parts)
+            yield from zip(parts, torch.split(labels[own], size), strict=True)
+
+    def prepare(self, batches: Sequence[torch.Tensor]) -> None:
+        """What the network can compute of inputs alone, for batches of one size together."""
+        network, values = self._network(), sum(batch.numel() for batch in batches)
+        alike = all(batch.shape == batches[0].shape for batch in batches)
+        if isinstance(network, FastConv4) and alike and 0 < values <= VALUES_AT_ONCE:
+            network.prepare(batches)
 
     def gradient(
         self,
@@ -116,7 +168,7 @@ class FunctionalModel:
         """The gradient of the loss with respect to the parameters of these names."""
         network = self._network()
         if isinstance(network, FastConv4):
-            return network.gradient(params, names, inputs, labels, self.loss, create_graph)
+            return network.gradient(params, names, inputs, labels, self.loss, create_graph, self.slope)
         with torch.enable_grad():
             loss = self.loss(network(params, inputs), labels)
             gradient = torch.autograd.grad(
@@ -199,6 +251,18 @@ class FunctionalModel:
     def _general(self) -> Network:
         network = general_network(self.model)
         return network if self.wrap is None else self.wrap(network)
+
+
+@contextmanager
+def _explained(outputs: torch.Tensor, labels: torch.Tensor) -> Iterator[None]:
+    """What is wrong if labels do not fit the outputs."""
+    try:
+        yield
+    except IndexError as error:
+        raise ValueError(
+            f"Labels run to {int(labels.max())} and the model has {outputs.shape[-1]} outputs: "
+            "give labels 0 to ways - 1, or a model with as many outputs as ways."
+        ) from error
 
 
 def dense(gradients: Sequence[torch.Tensor | None]) -> list[Any]:
