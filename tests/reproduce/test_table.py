@@ -80,7 +80,8 @@ def test_overall_counts_a_correlation_as_half_of_one_plus_it(trio, trio_record):
 def test_of_a_single_arm_every_metric_and_the_errors_are_shown(trio, trio_record):
     arms = {"plain": trio.small.arms["plain"]}
     small = trio.small.model_copy(update={"arms": arms, "controls": {}, "primary": None})
-    scores, errors, _, _ = tables(trio.model_copy(update={"small": small}), [trio_record])
+    scores, errors, costs = tables(trio.model_copy(update={"small": small}), [trio_record])
+    assert costs.title == "Cost and probes, means"  # the last: one variant alone has no mean of all
     assert cells(scores, "sts")["pearson"] == "89.1"
     assert cells(errors, "sst") == {
         "examples, all seeds": "10", "wrong": "40.0 %", "of these in the next class": "75.0 %",

@@ -58,7 +58,7 @@ class Published(_Section):
 class Primary(_Section):
     """The one test that decides: an arm against another on a metric of a task, or their average."""
 
-    metric: str = "average"  # or `overall`, a task, task.metric, a probe: see RunRecord.value
+    metric: str = "average"  # or a task, a probe, `steps to 40`...: see RunRecord.value
     arm: str
     against: str
     smallest_effect: Positive
@@ -82,6 +82,7 @@ class Design(_Section):
     publisher: dict[str, str] = {}  # a needed file, or a folder of them -> who publishes it
     baseline: str | None = None
     controls: dict[str, str] = {}
+    levels: tuple[float, ...] = ()  # averages on validation, up to which steps are compared
     primary: Primary | None = None
     core_hours: Annotated[float, Field(ge=0)] | None = None
 
@@ -164,7 +165,15 @@ class Reused(_Section):
         baseline = self.baseline or whole.baseline
         return Design(
             **whole.model_dump(
-                include={"config", "seeds", "unstated", "substitutions", "needs", "publisher"}
+                include={
+                    "config",
+                    "seeds",
+                    "unstated",
+                    "substitutions",
+                    "needs",
+                    "publisher",
+                    "levels",
+                }
             ),
             arms=arms,
             variants=_part(whole.variants, self.variants),

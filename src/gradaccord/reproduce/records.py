@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from statistics import fmean
 from typing import Any, ClassVar
@@ -25,6 +26,7 @@ from gradaccord.tasks.task import main_score
 
 TRAIN_LOSS = "train_loss"
 COSTS = ("step", "gradients", "seconds")  # of a point
+STEPS_TO = re.compile(r"steps to (\d+(?:\.\d+)?)")  # a score on validation
 OVERALL = "overall"  # an average in which a Pearson correlation r counts as (1 + r) / 2
 POINTS = 60  # of a curve that are kept
 DIGITS = 6  # of numbers in curves
@@ -42,6 +44,17 @@ class Point(BaseModel):
     def value(self, name: str) -> float:
         """A cost, a measured value, or the mean of those that a pattern such as `masked_lm.*` fits."""
         return float(getattr(self, name)) if name in COSTS else mean_of(self.values, name)
+
+
+def steps_to(curve: Sequence[Point], level: float) -> float:
+    """The step at which the average first reaches a level, interpolated; NaN if it never does."""
+    found = [(point.step, point.value(AVERAGE)) for point in curve]
+    if found and found[0][1] >= level:
+        return float(found[0][0])
+    for (before, low), (after, high) in pairwise(found):
+        if low < level <= high:
+            return before + (after - before) * (level - low) / (high - low)
+    return math.nan
 
 
 def mean_of(values: Mapping[str, float], pattern: str) -> float:
@@ -122,7 +135,8 @@ class RunRecord(Versioned):
 
     def value(self, metric: str = AVERAGE) -> float:
         """A number by name: `average` (of the trained tasks' main metrics), a task (its main metric),
-        `task.metric`, a probe (or the mean of several: `masked_lm.*`), or `train_loss`.
+        `task.metric`, a probe (or the mean of several: `masked_lm.*`), `train_loss`, or `steps to 40`
+        (until the average on validation is 40).
 
         `zero-shot average` is that of the tasks that were scored and not trained on. `overall` is the
         average with (1 + r) / 2 for Pearson's r, in percent like the rest.
@@ -140,6 +154,8 @@ class RunRecord(Versioned):
             return math.fsum(unseen) / len(unseen) if unseen else math.nan
         if metric == TRAIN_LOSS:
             return self.train_loss
+        if level := STEPS_TO.fullmatch(metric):
+            return steps_to(self.curve, float(level[1]))
         if metric in self.scores:
             return main_score(self.scores[metric], self.metrics[metric])
         if math.isfinite(probed := mean_of(self.probes, metric)):

@@ -13,6 +13,7 @@ from gradaccord.reproduce.entry import MAIN, Design, Entry, Published, Size
 from gradaccord.reproduce.equal_loss import equal_loss_tables
 from gradaccord.reproduce.grid import Grid
 from gradaccord.reproduce.records import OVERALL, Errors, RunRecord
+from gradaccord.reproduce.speed_up import speed_up_tables
 
 NONE = "–"
 TESTS_NOTE = (
@@ -57,10 +58,10 @@ def tables(entry: Entry, records: Sequence[RunRecord], size: Size = "small") -> 
                 found.append(_scores(entry, title, own))
             found.append(_costs(own))
     if len(design.variants) > 1:
-        found.append(_means(design, records))
+        found += _means(design, records)
     tests = differences_of(design, records)
     found += [tests_table(design, tests)] if tests else []
-    return [*found, *equal_loss_tables(design, records)]
+    return [*found, *equal_loss_tables(design, records), *speed_up_tables(design, records)]
 
 
 def published_tables(entry: Entry) -> list[Grid]:
@@ -176,8 +177,8 @@ def _named(record: RunRecord, task: str) -> str:
     return f"{task} {record.metrics[task]}"
 
 
-def _means(design: Design, records: Sequence[RunRecord]) -> Grid:
-    """The mean over all variants, of seeds that every variant has."""
+def _means(design: Design, records: Sequence[RunRecord]) -> list[Grid]:
+    """The mean over all variants, of seeds that every variant has; none if no arm has any."""
     metric = design.primary.metric if design.primary else AVERAGE
     lines = []
     for arm in design.arms:
@@ -187,8 +188,10 @@ def _means(design: Design, records: Sequence[RunRecord]) -> Grid:
             mean = Mean.of(values.values())
             cells.append(f"{mean.text(2)} ({mean.count})" if mean.count else NONE)
         lines.append((arm, *cells))
+    if all(set(cells) == {NONE} for _, *cells in lines):
+        return []
     headings = [f"equal {budget}" for budget in design.budgets]
-    return Grid(f"Mean of all variants: {metric} (seeds)", ("", *headings), tuple(lines))
+    return [Grid(f"Mean of all variants: {metric} (seeds)", ("", *headings), tuple(lines))]
 
 
 def _tasks(title: str, row: Row) -> Grid:

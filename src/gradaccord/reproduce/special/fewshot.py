@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from gradaccord.compare.comparison import AVERAGE
 from gradaccord.data.images.class_splits import load
 from gradaccord.meta.results import FewShotResults
 from gradaccord.meta.run import Run
@@ -12,6 +13,8 @@ from gradaccord.meta.settings import settings_for
 from gradaccord.reproduce.records import Point, thinned
 from gradaccord.reproduce.special.outcome import SpecialOutcome
 from gradaccord.runs.exceptions import Interrupted
+from gradaccord.runs.files import LOG
+from gradaccord.runs.log import records
 
 
 def fewshot(settings: dict[str, Any], seed: int, *, data: Path | None, folder: Path) -> SpecialOutcome:
@@ -22,9 +25,13 @@ def fewshot(settings: dict[str, Any], seed: int, *, data: Path | None, folder: P
     if not run.train():
         raise Interrupted
     found = FewShotResults.read(folder) if FewShotResults.exists(folder) else run.test()
+    weights = _sharing(folder / LOG)
     curve = [
         Point(
-            step=step, gradients=step * chosen.tasks, seconds=round(at, 2), values={"accuracy": value}
+            step=step,
+            gradients=step * chosen.tasks,
+            seconds=round(at, 2),
+            values={AVERAGE: value, **weights.get(step, {})},
         )
         for step, value, _, at in run.history
     ]
@@ -39,3 +46,16 @@ def fewshot(settings: dict[str, Any], seed: int, *, data: Path | None, folder: P
         steps=found.iterations,
         gradients=float(found.iterations * chosen.tasks),
     )
+
+
+def _sharing(log: Path) -> dict[int, dict[str, float]]:
+    """Iteration -> sigma(m) and sigma(lambda) of each inner step, where gradients were shared."""
+    return {
+        one["iteration"]: {
+            f"{name}.{step}": round(value, 4)
+            for name in ("sigma_m", "sigma_lambda")
+            for step, value in enumerate(one[name], 1)
+        }
+        for one in records(log)
+        if "sigma_m" in one
+    }

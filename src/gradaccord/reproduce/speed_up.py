@@ -1,0 +1,81 @@
+"""How many steps an arm and its control take up to fixed scores, and the speed-up of the arm."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+from gradaccord.compare.comparison import AVERAGE
+from gradaccord.compare.statistics import Difference, Mean
+from gradaccord.reproduce.entry import Design
+from gradaccord.reproduce.grid import Grid
+from gradaccord.reproduce.records import Point, RunRecord, steps_to
+
+Steps = Callable[[Sequence[Point]], float]
+NOTE = (
+    "Steps until the average on validation first reaches a score, interpolated between validations: "
+    "means over the seeds at which both runs reach it. Speed-up: how many more the control takes, in "
+    "percent of the arm's; geometric mean over seeds, with its 95 % interval. The best validation is "
+    "the paper's measure, and depends on chance where the curve is flat."
+)
+
+
+def best_step(curve: Sequence[Point]) -> float:
+    """The step of the first of the best validations."""
+    found = [(point.value(AVERAGE), -point.step) for point in curve]
+    return float(-max(found)[1]) if found else math.nan
+
+
+def speed_up_tables(design: Design, records: Sequence[RunRecord]) -> Iterator[Grid]:
+    """For each variant: every arm with a control, at each level and at the best validation."""
+    measures: dict[str, Steps] = {
+        f"{level:g}": lambda curve, level=level: steps_to(curve, level)  # type: ignore[misc]
+        for level in design.levels
+    }
+    measures["best validation"] = best_step
+    for variant in design.variants if design.levels else ():
+        own = {(one.arm, one.seed): one.curve for one in records if one.variant == variant}
+        rows = [
+            (arm, control, name, *cells)
+            for arm, control in design.controls.items()
+            for name, steps in measures.items()
+            if (cells := _cells(own, arm, control, steps)) is not None
+        ]
+        if rows:
+            where = f"{variant}: " if len(design.variants) > 1 else ""
+            headings = (
+                "arm",
+                "control",
+                "up to",
+                "pairs",
+                "steps, control",
+                "steps, arm",
+                "speed-up, %",
+            )
+            yield Grid(f"{where}steps to fixed scores", headings, tuple(rows), NOTE)
+
+
+def _cells(
+    curves: dict[tuple[str, int], list[Point]], arm: str, control: str, steps: Steps
+) -> tuple[str, ...] | None:
+    """Pairs, both means, and the speed-up; None if there is no pair of runs."""
+    seeds = sorted(seed for name, seed in curves if name == arm and (control, seed) in curves)
+    pairs = [(steps(curves[arm, seed]), steps(curves[control, seed])) for seed in seeds]
+    reached = [pair for pair in pairs if all(map(math.isfinite, pair)) and min(pair) > 0]
+    if not pairs:
+        return None
+    means = [Mean.of(each).text(0) for each in zip(*reached, strict=True)] or ["–", "–"]
+    logs = [{i: math.log(pair[side]) for i, pair in enumerate(reached)} for side in (1, 0)]
+    return (f"{len(reached)} of {len(pairs)}", means[1], means[0], _percent(Difference.between(*logs)))
+
+
+def _percent(of_logs: Difference) -> str:
+    """A difference of logarithms as a ratio less one, with its interval."""
+    if not of_logs.count:
+        return "–"
+    middle, half = of_logs.mean, of_logs.half_interval
+    shown = f"{round(100 * math.expm1(middle)):+d}"
+    if not math.isfinite(half):
+        return shown
+    low, high = (100 * math.expm1(middle + sign * half) for sign in (-1, 1))
+    return f"{shown} [{low:.0f}, {high:.0f}]"
