@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -20,8 +21,13 @@ from gradaccord.meta.records import read_records
 from gradaccord.meta.settings import settings_for
 from gradaccord.models.trunks.conv4 import Conv4
 from gradaccord.report.fewshot_results import results_table
+from gradaccord.reproduce.differences import current_records
+from gradaccord.reproduce.entry import all_entries
+from gradaccord.reproduce.speed_up import speed_up_tables
+from gradaccord.reproduce.verdict import command
 
 RECORDS = Path(__file__).parents[2] / "results" / "fewshot"
+SHARING = "gradient-sharing-table-1"
 
 
 @dataclass(frozen=True)
@@ -162,12 +168,24 @@ def _settings(learner: Learner) -> str:
 
 
 def _measured(learner: Learner) -> str:
-    """The runs of `results/fewshot`."""
+    """The runs of `results/fewshot`, and for gradient sharing those of its entry."""
     records = [one for one in read_records(RECORDS) if one.settings.label in learner.labels]
-    if not records:
-        return "Not measured yet: `results/fewshot` has no run of this learner."
-    link = "[recorded results](../fewshot.md#recorded-results)"
-    return f"From the {link}, `gradaccord fewshot record`:\n\n{results_table(records)}"
+    found = [*(_speed_ups() if learner.share else ())]
+    if records:
+        link = "[recorded results](../fewshot.md#recorded-results)"
+        found.append(f"From the {link}, `gradaccord fewshot record`:\n\n{results_table(records)}")
+    return "\n\n".join(found) or "Not measured yet: `results/` has no run of this learner."
+
+
+def _speed_ups() -> Iterator[str]:
+    """How much faster runs with gradient sharing were than those without, from `results/`."""
+    entry = all_entries()[SHARING]
+    grids = [*speed_up_tables(entry.design("small"), current_records(entry, RECORDS.parent))]
+    if grids:
+        link = f"[results](../results.md#{SHARING})"
+        yield f"From the {link}, `{command(entry)}`:"
+    for grid in grids:
+        yield "\n".join(grid.markdown())
 
 
 PARTS = {
