@@ -9,6 +9,7 @@ from made_results import compared
 from scipy.stats import ttest_rel
 
 from gradaccord.compare.comparison import Comparison
+from gradaccord.compare.summary import unlearned
 from gradaccord.compare.tables import markdown, write_tables
 
 
@@ -71,3 +72,17 @@ def test_findings_go_by_the_corrected_values():
     assert lucky.p < 0.01
     assert lucky.p_holm > 0.05
     assert "No method is clearly better" in summary.findings[0]
+
+
+@pytest.mark.parametrize(("marked", "said"), [((0, 1), True), ((0,), False), ((), False)])
+def test_a_baseline_that_learned_nothing_gets_a_remedy(marked, said):
+    """On every seed: then no method can be compared, and the page says what to do first."""
+    summary = compared({"sum": [60.0, 61.0], "pcgrad": [60.0, 61.0]})
+    first, *rest = summary.methods
+    marks = {"a": dict.fromkeys(marked, "within noise of majority")} if marked else {}
+    found = unlearned(
+        summary.model_copy(update={"methods": (first.model_copy(update={"marks": marks}), *rest)})
+    )
+    assert bool(found) == said
+    if said:
+        assert found[0].startswith("sum itself is no better than a constant answer on a: train longer")

@@ -50,7 +50,10 @@ def summarise(runs: Sequence[Run]) -> Comparison:
         references=_references(first, split),
     )
     comparison = _with_corrected_p(comparison)
-    told = {"remarks": remarks(comparison), "findings": findings(comparison)}
+    told = {
+        "remarks": remarks(comparison),
+        "findings": (*findings(comparison), *unlearned(comparison)),
+    }
     return comparison.model_copy(update=told)
 
 
@@ -161,6 +164,19 @@ def findings(comparison: Comparison) -> tuple[str, ...]:
     if worse:
         found += f"; clearly worse than {usual[baseline.method]}: {_named(worse, usual)}"
     return (f"{found}.", _reach(comparison))
+
+
+def unlearned(comparison: Comparison) -> list[str]:
+    """What to do first where the baseline has learned nothing on any seed."""
+    baseline = comparison.baseline
+    tasks = [task for task, marks in baseline.marks.items() if len(marks) == len(baseline.seeds)]
+    if not tasks:
+        return []
+    return [
+        f"{short_names([baseline.method])[baseline.method]} itself is no better than a constant answer "
+        f"on {', '.join(tasks)}: train longer (train.epochs), at a higher rate (train.lr) or on more "
+        "examples before comparing methods."
+    ]
 
 
 def _reach(comparison: Comparison) -> str:
