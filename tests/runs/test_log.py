@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gradaccord.runs.files import RunFolderError
-from gradaccord.runs.log import Log, StepRecord, cut_to_size, cut_to_step, read_log
+from gradaccord.runs.log import Log, StepRecord, cut_to_size, cut_to_step, read_log, tail
 
 
 def test_a_log_is_cut_back_to_the_checkpoint(tmp_path):
@@ -108,3 +108,12 @@ def test_a_step_is_read_as_it_was_written(tmp_path):
 @pytest.mark.parametrize("other", [{"event": "evaluation"}, {"loss": 2.5}, {"lr": []}, {"dot": "x"}])
 def test_a_record_of_another_shape_is_no_step_of_training(other):
     assert StepRecord.of({"event": "step", "step": 1, **other}) is None
+
+
+def test_the_tail_of_a_long_file_is_its_last_lines(tmp_path):
+    path = tmp_path / "log"
+    assert tail(path) == []
+    path.write_text("".join(f"line {i}\n" for i in range(5000)))
+    found = tail(path)
+    assert found[-1] == "line 4999"
+    assert 100 < len(found) < 5000

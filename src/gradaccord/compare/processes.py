@@ -26,7 +26,7 @@ from gradaccord.compare.specs import Spec
 from gradaccord.runs.config_files import write_config
 from gradaccord.runs.files import CONFIG, LOG, RunFolderError
 from gradaccord.runs.interrupts import PARENT, SIGNALS, silence, terminals
-from gradaccord.runs.log import StepRecord
+from gradaccord.runs.log import StepRecord, tail
 from gradaccord.runs.results import Results
 from gradaccord.train.config import Config
 from gradaccord.train.config_file import read_own_config
@@ -108,21 +108,62 @@ class Run:
     @property
     def now(self) -> str:
         """What it does beside steps, by the last line that it printed; empty if it takes steps."""
-        last = _tail(self.folder / OUTPUT)[-1:]
+        last = tail(self.folder / OUTPUT)[-1:]
         return last[0].partition(NOW)[2].strip() if last else ""
+
+
+class Shown(Protocol):
+    """What a screen tells of one run."""
+
+    failure: str | None
+
+    @property
+    def label(self) -> str:
+        """Its name."""
+
+    @property
+    def done(self) -> bool:
+        """Finished, or failed for good."""
+
+    @property
+    def going(self) -> bool:
+        """Started, and not in a queue any more."""
+
+    @property
+    def share(self) -> float:
+        """How far it is, 0 to 1."""
+
+    @property
+    def now(self) -> str:
+        """What it does beside steps; empty if it takes steps."""
 
 
 @dataclass(frozen=True)
 class Progress:
     """How far all runs are, for a screen."""
 
-    runs: Sequence[Run]
+    runs: Sequence[Shown]
     seconds_left: float
 
     @property
     def share(self) -> float:
         """The share of all the work that is done."""
         return sum(run.share for run in self.runs) / len(self.runs)
+
+
+class Pace:
+    """The time that is left, by how long it took to come this far."""
+
+    def __init__(self, runs: Sequence[Shown]) -> None:
+        self._runs, self._began = runs, time.monotonic()
+        self._before = sum(run.share for run in runs)
+
+    def progress(self) -> Progress:
+        """How far the runs are now."""
+        share = sum(run.share for run in self._runs)
+        pace = (time.monotonic() - self._began) / max(share - self._before, 1e-9)
+        left = pace * (len(self._runs) - share) if share > self._before else math.nan
+        return Progress(self._runs, left)
 
 
 @dataclass(frozen=True)
@@ -177,8 +218,7 @@ def run_all(
     for run in waiting:
         write_wanted(run)  # all of them: if it is cut short, those never begun are known to be missing
     active: list[Run] = []
-    began = time.monotonic()
-    share_before = sum(run.share for run in runs)
+    pace = Pace(runs)
     with _signals_as_ctrl_c():
         try:
             while waiting or active:
@@ -190,10 +230,7 @@ def run_all(
                 for run in [run for run in active if run.process and run.process.poll() is not None]:
                     active.remove(run)
                     _collect(run)
-                share = sum(run.share for run in runs)
-                pace = (time.monotonic() - began) / max(share - share_before, 1e-9)
-                left = pace * (len(runs) - share) if share > share_before else math.nan
-                show(Progress(runs, left))
+                show(pace.progress())
         except BaseException:
             jobs = [run.process for run in active if run.process]
             if jobs:
@@ -299,26 +336,15 @@ def _collect(run: Run) -> None:
     if Results.exists(run.folder):
         run.results = Results.read(run.folder)
         return
-    lines = [line for line in _tail(run.folder / OUTPUT) if line.strip()]
+    lines = [line for line in tail(run.folder / OUTPUT) if line.strip()]
     how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
     last = lines[-1].strip().rstrip(".") if lines else "it printed nothing"
     run.failure = f"{how}: {last}"
 
 
-def _tail(path: Path) -> list[str]:
-    """The last lines of a file that is being written."""
-    try:
-        with path.open("rb") as file:
-            file.seek(0, os.SEEK_END)
-            file.seek(max(file.tell() - 8192, 0))
-            return file.read().decode("utf-8", errors="replace").splitlines()
-    except OSError:
-        return []
-
-
 def _share(log: Path) -> float:
     """The share in the last whole line of a log."""
-    for line in reversed(_tail(log)):
+    for line in reversed(tail(log)):
         try:
             step = StepRecord.of(json.loads(line))
         except ValueError:

@@ -70,7 +70,9 @@ def run_entry(
     out, runner = folders.out / entry.runs, runner or Processes(1)
     with locked(out):
         if entry.kind != COMPARE:
-            return run_specials(entry.kind, wanted, folders.data, out, folders.results, runner, say)
+            return run_specials(
+                entry.kind, wanted, folders.data, out, folders.results, runner, show, say
+            )
         return _train(wanted, folders, out, runner, keep, show, say)
 
 

@@ -17,6 +17,7 @@ from gradaccord.runs.files import not_written, write_atomic
 from gradaccord.runs.results import EvaluationRecord
 
 STEP = b'"event": "step"'  # as `Log` writes it
+TAIL = 8192  # bytes
 
 
 @dataclass
@@ -160,6 +161,17 @@ def cut_to_size(path: Path, size: int) -> None:
     """Remove what was written after the log had this size."""
     if path.exists():
         os.truncate(path, min(size, path.stat().st_size))
+
+
+def tail(path: Path) -> list[str]:
+    """The last lines of a file that may be being written; the first of them may be cut off."""
+    try:
+        with path.open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(file.tell() - TAIL, 0))
+            return file.read().decode("utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
 
 
 def read_log(path: Path, say: Callable[[str], None] = _warn) -> list[dict[str, Any]]:

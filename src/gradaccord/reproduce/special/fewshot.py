@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import math
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,7 @@ from gradaccord.reproduce.records import Point, thinned
 from gradaccord.reproduce.special.outcome import SpecialOutcome
 from gradaccord.runs.exceptions import Interrupted
 from gradaccord.runs.files import LOG
-from gradaccord.runs.log import records
+from gradaccord.runs.log import records, tail
 
 
 def fewshot(settings: dict[str, Any], seed: int, *, data: Path | None, folder: Path) -> SpecialOutcome:
@@ -46,6 +49,15 @@ def fewshot(settings: dict[str, Any], seed: int, *, data: Path | None, folder: P
         steps=found.iterations,
         gradients=float(found.iterations * chosen.tasks),
     )
+
+
+def share(settings: dict[str, Any], folder: Path) -> float:
+    """How far a run is, by the last whole line of its log."""
+    iterations = settings_for(**settings).iterations or math.inf
+    for line in reversed(tail(folder / LOG)):
+        with suppress(ValueError, KeyError, TypeError):
+            return min(float(json.loads(line)["iteration"]) / iterations, 0.99)
+    return 0.0
 
 
 def _sharing(log: Path) -> dict[int, dict[str, float]]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import as_completed
+from concurrent.futures import FIRST_COMPLETED, wait
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from gradaccord.compare.processes import Runner
+from gradaccord.compare.processes import POLL, Pace, Progress, Runner
 from gradaccord.core.did_you_mean import nearest
 from gradaccord.reproduce.plan import Planned
 from gradaccord.reproduce.records import RunRecord
@@ -18,11 +20,41 @@ from gradaccord.runs.exceptions import Interrupted
 EXPERIMENTS = ("fewshot", "landscape", "spurious_cues", "valley")  # modules with a function of the name
 
 
+@dataclass
+class SpecialRun:
+    """A run of the pool, as a screen shows it."""
+
+    kind: str
+    planned: Planned
+    folder: Path
+    done: bool = False
+    failure: str | None = None
+    now: str = ""
+
+    @property
+    def label(self) -> str:
+        """Variant, arm, budget and seed."""
+        return self.planned.label
+
+    @property
+    def going(self) -> bool:
+        """Whether it has begun."""
+        return not self.done and self.folder.exists()
+
+    @property
+    def share(self) -> float:
+        """How far it is, where the kind's module has a function `share` that can tell."""
+        found = getattr(_module(self.kind), "share", None)
+        if found is None or not self.going:
+            return float(self.done)
+        return float(found(self.planned.settings, self.folder))
+
+
 def find_experiment(kind: str) -> Experiment:
     """The function behind a kind of entry."""
     if kind not in EXPERIMENTS:
         raise ValueError(f"`kind` is {kind!r}: {nearest(kind, ('compare', 'data', *EXPERIMENTS))}")
-    found: Experiment = getattr(import_module(f"gradaccord.reproduce.special.{kind}"), kind)
+    found: Experiment = getattr(_module(kind), kind)
     return found
 
 
@@ -33,34 +65,44 @@ def run_specials(
     out: Path,
     results: Path,
     runner: Runner,
+    show: Callable[[Progress], None],
     say: Callable[[str], None],
 ) -> dict[str, str]:
     """Do runs; returns label -> reason of those that failed. Each writes its record when it is done."""
     find_experiment(kind)
-    failures: dict[str, str] = {}
+    runs = [SpecialRun(kind, one, one.folder(out)) for one in wanted]
+    pace = Pace(runs)
 
-    def keep(planned: Planned, found: dict[str, Any]) -> None:
-        record = RunRecord(**planned.key, **found)
-        record.save(planned.path(results).parent)
-        say(f"{planned.label}: average {record.value():.4g}, {record.cost.seconds:.1f} s")
+    def keep(run: SpecialRun, found: dict[str, Any]) -> None:
+        record = RunRecord(**run.planned.key, **found)
+        record.save(run.planned.path(results).parent)
+        say(f"{run.label}: average {record.value():.4g}, {record.cost.seconds:.1f} s")
 
     with runner.pool() as pool:
         going = {
-            pool.submit(_one, kind, one.settings, one.seed, data, one.folder(out)): one
-            for one in wanted
+            pool.submit(_one, kind, run.planned.settings, run.planned.seed, data, run.folder): run
+            for run in runs
         }
         try:
-            for done in as_completed(going):
-                try:
-                    keep(going[done], done.result())
-                except (ValueError, OSError, RuntimeError) as error:
-                    failures[going[done].label] = str(error)
-                except Interrupted as error:
-                    raise KeyboardInterrupt from error
+            while going:
+                for ended in wait(going, timeout=POLL, return_when=FIRST_COMPLETED).done:
+                    run = going.pop(ended)
+                    try:
+                        keep(run, ended.result())
+                    except (ValueError, OSError, RuntimeError) as error:
+                        run.failure = str(error)
+                    except Interrupted as error:
+                        raise KeyboardInterrupt from error
+                    run.done = True
+                show(pace.progress())
         except KeyboardInterrupt:
             pool.shutdown(cancel_futures=True)
             raise
-    return failures
+    return {run.label: run.failure for run in runs if run.failure is not None}
+
+
+def _module(kind: str) -> ModuleType:
+    return import_module(f"gradaccord.reproduce.special.{kind}")
 
 
 def _one(
