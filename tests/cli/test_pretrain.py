@@ -66,7 +66,7 @@ def test_mistakes_end_with_a_sentence(overrides, sentence, file, tmp_path, capsy
 
 
 def test_its_recipes_are_listed_and_written(tmp_path, capsys):
-    assert "Common Voice. (for gradaccord pretrain)" in " ".join(
+    assert "in these languages. (for gradaccord pretrain)" in " ".join(
         shown_by(capsys, "list", "recipes").split()
     )
     shown = shown_by(capsys, "init", "multilingual-small", "--out", tmp_path / "mine.yaml")

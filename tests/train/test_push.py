@@ -80,7 +80,7 @@ def test_what_the_hub_refuses_is_one_sentence_and_the_folder_is_there(export, tm
             "there is no token of the Hugging Face hub here: run `hf auth login`",
         ),
         (["--push", "me/a/b"], TOKEN, "which is not the name of a repository: give USER/NAME"),
-        (["--private"], TOKEN, "`--private` is for --push"),
+        (["--private"], TOKEN, "`--private` needs --push: give --push USER/NAME"),
     ],
 )
 def test_a_mistake_is_seen_before_anything_is_written(options, token, sentence, export, tmp_path):
