@@ -45,6 +45,7 @@ class FunctionalModel:
         self.wrap: Callable[[Network], Network] | None = None
         self._chosen: Network | None = None
         self._way: str | None = None  # of predicting queries apart from each other
+        self._device = "cpu"  # of the inputs; asking the model for it takes a walk through its modules
 
     def __getstate__(self) -> dict[str, Any]:
         """For copies and pickles: the chosen network is a closure over this very model."""
@@ -63,6 +64,7 @@ class FunctionalModel:
 
     def choose(self, inputs: torch.Tensor) -> None:
         """Choose the network by the first inputs."""
+        self._device = inputs.device.type
         if self._chosen is None:
             if self.fast:
                 with batch_statistics(self.model, training=False):
@@ -244,7 +246,7 @@ class FunctionalModel:
     def _network(self) -> Network:
         """The chosen network; under autocast the general one, as the fast one knows no casts."""
         assert self._chosen is not None
-        if self.is_fast and torch.is_autocast_enabled(next(self.model.parameters()).device.type):
+        if self.is_fast and torch.is_autocast_enabled(self._device):
             return self._general()
         return self._chosen
 
