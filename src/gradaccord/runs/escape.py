@@ -1,4 +1,4 @@
-"""Untrusted names and texts, escaped to plain text for Markdown and spreadsheets.
+"""Untrusted names and texts, escaped for Markdown (tables, code blocks) and spreadsheets.
 
 HTML pages are escaped where they are filled in (`report/html_file.py`).
 """

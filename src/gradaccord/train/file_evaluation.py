@@ -1,4 +1,4 @@
-"""`gradaccord evaluate`: a trained model on a labelled file: scores with intervals, and its errors."""
+"""`gradaccord evaluate`: a model on a labelled file; its scores and errors, as JSON or CSV."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model in the inner loop: outputs, loss, gradient and predictions as functions of parameters."""
+"""A model in the inner loop, fast or general: outputs, loss, gradient, predictions of parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The network as a pure function of its parameters: the general one, or a faster equal one."""
+"""The network as a pure function of its parameters: the general one, and the check of a faster one."""
 
 from __future__ import annotations
 

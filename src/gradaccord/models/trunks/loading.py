@@ -1,4 +1,4 @@
-"""From a name or a folder to a trunk and its tokenizer."""
+"""From a name (minilm, bart, ...), a folder or the hub to a trunk and its tokenizer."""
 
 from __future__ import annotations
 
