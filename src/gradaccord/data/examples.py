@@ -1,4 +1,4 @@
-"""One class for each shape of example: fields, how a row becomes one, its checks, what splits compare."""
+"""One class for each shape of example: fields, how a row becomes one, checks, what splits compare."""
 
 from __future__ import annotations
 
