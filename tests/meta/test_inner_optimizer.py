@@ -43,3 +43,16 @@ def test_squares_start_at_zero_for_the_weights_that_move() -> None:
     found = zeros(FunctionalModel(model, F.cross_entropy, fast=False), ["conv.weight", "head.bias"])
     assert [t.shape for t in found] == [model.conv.weight.shape, model.head.bias.shape]
     assert not any(t.any() or t.requires_grad for t in found)
+
+
+@pytest.mark.parametrize("of", ["a diagonal", "one number for all"])
+def test_gradients_of_vectors_may_have_any_strides(of: str) -> None:
+    """The fused step reads memory as it lies; autograd gives a diagonal, or one number expanded."""
+    matrix = torch.arange(16.0, dtype=torch.float64).reshape(4, 4) + 1
+    gradient = matrix.diagonal() if of == "a diagonal" else matrix[2, 2].expand(4)
+    weights = [torch.ones(4, dtype=torch.float64)]
+    theirs = weights[0].clone()
+    theirs.grad = gradient.clone()
+    torch.optim.Adam([theirs], lr=0.05, betas=(0.0, 0.99)).step()
+    Moments("adam", 0.05, 0.99, [torch.zeros_like(theirs)], 0).step_(weights, [gradient])
+    torch.testing.assert_close(weights[0], theirs, rtol=1e-12, atol=1e-12)

@@ -210,3 +210,22 @@ def test_bf16_is_refused_where_it_cannot_work() -> None:
             Reptile(model, precision="bf16", **options)
     with pytest.raises(ValueError, match="use 'fp32' or 'bf16'"):
         Reptile(network, precision="fp16")
+
+
+@pytest.mark.parametrize("layout", ["reptile_omniglot", "maml_omniglot"])
+@pytest.mark.parametrize("transductive", [True, False])
+def test_predictions_with_bf16_are_those_of_fp32(layout: str, transductive: bool) -> None:
+    """Also of queries that go through one pass, and of a single one; after a gradient in bf16."""
+    torch.manual_seed(0)
+    model = getattr(Conv4, layout)(5)
+    support, labels = torch.rand(5, 1, 28, 28), torch.arange(5)
+    queries = {
+        count: Task(support, labels, torch.rand(count, 1, 28, 28), labels[:count]) for count in (1, 5)
+    }
+    narrow, wide = (Reptile(model, precision=precision) for precision in ("bf16", "fp32"))
+    for task in queries.values():
+        narrow.backward([task])  # fills what is kept of the images
+        found, expected = (
+            one.predictions([task], steps=0, transductive=transductive)[0] for one in (narrow, wide)
+        )
+        assert torch.equal(found, expected)

@@ -54,6 +54,6 @@ def zeros(model: FunctionalModel, names: Sequence[str]) -> list[torch.Tensor]:
 def _alike(tensors: list[torch.Tensor], like: list[torch.Tensor]) -> list[torch.Tensor]:
     """The tensors in the memory layout of others, which the fused step expects without a check."""
     return [
-        t if t.ndim < 2 or t.stride() == other.stride() else torch.empty_like(other).copy_(t)
+        t if t.stride() == other.stride() else torch.empty_like(other).copy_(t)
         for t, other in zip(tensors, like, strict=True)
     ]

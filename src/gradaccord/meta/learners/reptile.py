@@ -128,7 +128,7 @@ class Reptile(MetaLearner):
         if not (self.keeps or self.averages):
             return
         moments = kept["moments"]
-        tasks = torch.tensor(float(len(moments)), device="cpu")
+        tasks = torch.tensor(float(len(moments)), dtype=torch.float64, device="cpu")
         sums = [
             torch.stack(list(squares)).sum(0)
             for squares in zip(*(m.squares for m in moments), strict=True)

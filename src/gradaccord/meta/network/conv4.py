@@ -72,9 +72,9 @@ class FastConv4:
     Images [T, n, C, H, W] are those of T tasks, and all results have a first dimension of T too. So has
     each parameter, unless the tasks share it.
 
-    in_bf16: whether activations, and the copies of weights that they meet, are in bfloat16 where the
-        weights are in float32. Outputs, statistics of the norms and gradients stay in float32. It has
-        first derivatives alone, and `predict` does not use it.
+    in_bf16: whether the activations of `gradient`, and the copies of weights that they meet, are in
+        bfloat16 where the weights are in float32. Statistics of the norms and the gradients themselves
+        stay in float32, and so does everything that predicts. It has first derivatives alone.
     """
 
     def __init__(self, model: Conv4) -> None:
@@ -84,7 +84,7 @@ class FastConv4:
         self.blocks = [self.first, *(Block(block, f"blocks.{i}.") for i, block in enumerate(rest, 1))]
         self.mean = model.head_sees == "mean"
         self._dims = {name: p.dim() for name, p in model.named_parameters()}
-        self._kept: dict[int, tuple[weakref.ref[torch.Tensor], int, Patches]] = {}
+        self._kept: dict[tuple[int, bool], tuple[weakref.ref[torch.Tensor], int, Patches]] = {}
 
     def __call__(self, params: Parameters, inputs: torch.Tensor) -> torch.Tensor:
         """The logits [N, ways]."""
@@ -116,7 +116,8 @@ class FastConv4:
             values = params.values()
             return list(_LossGradient.apply(self, loss, images, labels, of, tuple(params), *values))  # type: ignore[no-untyped-call]
         with torch.no_grad():
-            logits, tapes = self.forward(params, images)
+            narrow = self.in_bf16 and images.dtype == torch.float32
+            logits, tapes = self.forward(params, images, narrow)
             by_logits = slope(logits, labels) if slope else _slope(loss, logits, labels)[1].detach()
             found, _ = self.backward(tapes, by_logits, frozenset(of))
         return [found[name] for name in of]
@@ -158,17 +159,19 @@ class FastConv4:
 
     # The four passes. None of them records a graph.
 
-    def forward(self, params: Parameters, images: torch.Tensor) -> tuple[torch.Tensor, Tapes]:
-        """The logits."""
+    def forward(
+        self, params: Parameters, images: torch.Tensor, narrow: bool = False
+    ) -> tuple[torch.Tensor, Tapes]:
+        """The logits. narrow: with activations in bfloat16."""
         tapes: list[Tape | FirstTape] = []
         tasks, weight, bias = tasks_in(images), *(params[name] for name in HEAD)
         params, rest = beside(params, tasks), self.blocks
         hidden = beside({IMAGES: images}, tasks)[IMAGES].contiguous(memory_format=torch.channels_last)
         if self.first.takes_patches and tasks is None and not images.requires_grad:
-            hidden, first = self.first.first(params, self.patches(images))
+            hidden, first = self.first.first(params, self.patches(images, narrow))
             tapes.append(first)
             rest = self.blocks[1:]
-        elif self._narrows(images):
+        elif narrow:
             hidden = hidden.bfloat16()
         for block in rest:
             hidden, tape = block.forward(params, hidden)
@@ -262,13 +265,17 @@ class FastConv4:
             found[IMAGES] = hidden
         return apart(found, tapes.tasks) | by_head
 
-    def patches(self, images: torch.Tensor) -> Patches:
+    def patches(self, images: torch.Tensor, narrow: bool = False) -> Patches:
         """The images' patches, kept for as long as the tensor lives and is not written to."""
-        kept = self._kept.get(id(images))
+        kept = self._kept.get((id(images), narrow))
         if kept is not None and kept[0]() is images and kept[1] == images._version:
             return kept[2]
-        (patches,) = Patches.of(images, self.first.pools)
-        return self._keep(images, patches)
+        if narrow:
+            wide = self.patches(images)
+            found = wide._replace(parts=tuple(part.bfloat16() for part in wide.parts))
+        else:
+            (found,) = Patches.of(images, self.first.pools)
+        return self._keep(images, found, narrow)
 
     def prepare(self, batches: Sequence[torch.Tensor]) -> None:
         """Compute the patches of several batches of one shape in one pass."""
@@ -277,16 +284,11 @@ class FastConv4:
             for batch, patches in zip(batches, found, strict=True):
                 self._keep(batch, patches)
 
-    def _keep(self, images: torch.Tensor, patches: Patches) -> Patches:
-        if self._narrows(images):
-            patches = patches._replace(parts=tuple(part.bfloat16() for part in patches.parts))
-        key = id(images)
+    def _keep(self, images: torch.Tensor, patches: Patches, narrow: bool = False) -> Patches:
+        key = (id(images), narrow)
         forget = weakref.ref(images, lambda _: self._kept.pop(key, None))
         self._kept[key] = (forget, images._version, patches)
         return patches
-
-    def _narrows(self, images: torch.Tensor) -> bool:
-        return self.in_bf16 and images.dtype == torch.float32
 
     def _lowest(self, of: Collection[str]) -> int:
         """The first block with a parameter among these; the images are below the first."""
