@@ -23,8 +23,9 @@ def with_trio(monkeypatch, tmp_path):
 
 
 def test_absent_data_is_named_with_its_publisher(capsys, tmp_path):
+    own = ("--results", tmp_path / "results")  # where no run has its record yet
     for where in ((), ("--data", tmp_path)):
-        sentence = said(capsys, "reproduce", "controls-sts-encoding", "--small", *where)
+        sentence = said(capsys, "reproduce", "controls-sts-encoding", "--small", *where, *own)
         assert "cs224n_minbert/sts-train.csv (Stanford CS224N, default final project" in sentence
 
 

@@ -46,7 +46,9 @@ def test_an_encoder_that_was_not_pretrained_yet_is_named_with_its_command(trio, 
     monkeypatch.chdir(tmp_path)
     config = {**trio.small.config, "model": "runs/multilingual-small/model"}
     design = trio.small.model_copy(update={"config": config, "needs": []})
-    said = missing_inputs(design, None)
+    entry = trio.model_copy(update={"small": design})
+    said = missing_inputs(design, plan(entry), None)
     assert "`gradaccord pretrain multilingual-small --data DIR` makes it" in said
+    assert missing_inputs(design, plan(trio), None) is None  # runs that start elsewhere
     (tmp_path / "runs/multilingual-small/model").mkdir(parents=True)
-    assert missing_inputs(design, None) is None
+    assert missing_inputs(design, plan(entry), None) is None

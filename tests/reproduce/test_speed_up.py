@@ -53,7 +53,7 @@ def test_twice_as_fast_is_a_speed_up_of_100_percent(trio):
     assert grid.title == "two: steps to fixed scores"
     rows = {row[2]: row[3:] for row in grid.rows}
     assert rows["30"] == ("3 of 3", "200 ± 0", "100 ± 0", "+100")
-    assert rows["50"] == ("0 of 3", "–", "–", "–")
+    assert rows["50"] == ("0 of 3 (arm never: 3, control never: 3)", "–", "–", "–")
     assert rows["best validation"] == ("3 of 3", "400 ± 0", "200 ± 0", "+100")
 
 
@@ -77,4 +77,11 @@ def test_a_record_has_its_steps_as_a_metric(trio):
     (planned,) = plan(trio, budget="epochs", only=["plain"], variants=["two"], seeds=1)
     record = made_record(planned, 0.0, curve=curve([20.0, 30.0]))
     assert record.value("steps to 22.5") == pytest.approx(25)
-    assert math.isnan(record.value("steps to 31"))
+    assert record.value("steps to 31") == 100  # never reached: its last step is a lower bound
+    assert math.isnan(record.model_copy(update={"curve": []}).value("steps to 20"))
+
+
+def test_a_score_that_is_there_at_the_start_is_told(trio):
+    grid = speeds(trio, lambda seed: curve([31.0, 32.0, 33.0, 34.0, 40.0]))
+    rows = {row[2]: row[3:] for row in grid.rows}
+    assert rows["30"] == ("0 of 3 (at the start: 3)", "–", "–", "–")

@@ -103,10 +103,10 @@ def reproduce(
                 for line in (*paragraph, ""):
                     screen.say(line)
             return
-        absent = missing_inputs(design, data)
+        left = missing(planned, results)
+        absent = missing_inputs(design, left, data) if left else None
         if absent is not None:
             raise ValueError(absent)
-        left = missing(planned, results)
         runner = joined(cluster, jobs, screen.say, stack) or Processes(jobs or 1)
         screen.say(f"{entry.name}: {len(planned)} runs, {len(left)} to do, {runner}.")
         began = time.monotonic()

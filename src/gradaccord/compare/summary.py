@@ -173,9 +173,9 @@ def unlearned(comparison: Comparison) -> list[str]:
     if not tasks:
         return []
     return [
-        f"{short_names([baseline.method])[baseline.method]} itself is no better than a constant answer "
-        f"on {', '.join(tasks)}: train longer (train.epochs), at a higher rate (train.lr) or on more "
-        "examples before comparing methods."
+        f"{short_names([baseline.method])[baseline.method]} itself is on no seed clearly better than a "
+        f"constant answer on {', '.join(tasks)}: train longer (train.epochs), at a higher rate "
+        "(train.lr) or on more examples before comparing methods."
     ]
 
 

@@ -160,6 +160,11 @@ class Run:
                 self._save(show)
         return not interrupts.stops
 
+    @property
+    def processor_seconds(self) -> float:
+        """Processor time of this run so far, in all processes that it took; NaN if one kept none."""
+        return self._processor + time.process_time()
+
     def _doing(self) -> str:
         return f"this {'validation' if self.progress.doing.startswith('validating') else 'iteration'}"
 
@@ -217,7 +222,7 @@ class Run:
             "best": self.best,
             "best_sums": {i: self.sums[i] for _, i in self.best if i in self.sums},
             "seed": self.seed,
-            "processor_seconds": self._processor + time.process_time(),
+            "processor_seconds": self.processor_seconds,
             "finished": self.finished,
             "log_bytes": size,
         }

@@ -33,7 +33,7 @@ def dry_run(
     """Paragraphs, one by one: settings, a table of times, and the total."""
     design = entry.design(size)
     yield list(_described(entry, design, size))
-    absent = missing_inputs(design, data)
+    absent = missing_inputs(design, planned, data)
     if absent is not None:
         yield [f"Nothing was timed. {absent}"]
         return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -106,15 +105,15 @@ def missing(planned: Sequence[Planned], results: Path) -> list[Planned]:
     return [one for one in planned if one.record(results) is None]
 
 
-def missing_inputs(design: Design, data: Path | None) -> str | None:
-    """A sentence about the data files or the encoder that a design lacks; None if all are there."""
-    return missing_files(design.needs, design.publisher, data) or missing_encoder(design)
+def missing_inputs(design: Design, planned: Sequence[Planned], data: Path | None) -> str | None:
+    """A sentence about the data files or the encoder that runs lack; None if all are there."""
+    return missing_files(design.needs, design.publisher, data) or missing_encoder(planned)
 
 
-def missing_encoder(design: Design) -> str | None:
+def missing_encoder(planned: Sequence[Planned]) -> str | None:
     """A sentence about an encoder pretrained here that is not there, with the command that makes it."""
-    for variant, arm in itertools.product(design.variants, design.arms):
-        model = encoder_of(design.content(variant, arm))
+    for one in planned:
+        model = encoder_of(one.settings)
         if model is not None and not model.is_dir():
             return (
                 f"The encoder {model} is needed, and is not in this folder: "

@@ -136,7 +136,7 @@ class RunRecord(Versioned):
     def value(self, metric: str = AVERAGE) -> float:
         """A number by name: `average` (of the trained tasks' main metrics), a task (its main metric),
         `task.metric`, a probe (or the mean of several: `masked_lm.*`), `train_loss`, or `steps to 40`
-        (until the average on validation is 40).
+        (until the average on validation is 40; the last step, a lower bound, if it never is).
 
         `zero-shot average` is that of the tasks that were scored and not trained on. `overall` is the
         average with (1 + r) / 2 for Pearson's r, in percent like the rest.
@@ -154,8 +154,9 @@ class RunRecord(Versioned):
             return math.fsum(unseen) / len(unseen) if unseen else math.nan
         if metric == TRAIN_LOSS:
             return self.train_loss
-        if level := STEPS_TO.fullmatch(metric):
-            return steps_to(self.curve, float(level[1]))
+        if self.curve and (level := STEPS_TO.fullmatch(metric)):
+            found = steps_to(self.curve, float(level[1]))
+            return found if math.isfinite(found) else float(self.curve[-1].step)
         if metric in self.scores:
             return main_score(self.scores[metric], self.metrics[metric])
         if math.isfinite(probed := mean_of(self.probes, metric)):

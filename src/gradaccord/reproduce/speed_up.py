@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 
 from gradaccord.compare.comparison import AVERAGE
 from gradaccord.compare.statistics import Difference, Mean
@@ -12,6 +13,8 @@ from gradaccord.reproduce.grid import Grid
 from gradaccord.reproduce.records import Point, RunRecord, steps_to
 
 Steps = Callable[[Sequence[Point]], float]
+Pair = tuple[float, float]  # steps of the arm, of its control
+NONE = "–"
 NOTE = (
     "Steps until the average on validation first reaches a score, interpolated between validations: "
     "means over the seeds at which both runs reach it. Speed-up: how many more the control takes, in "
@@ -33,8 +36,9 @@ def speed_up_tables(design: Design, records: Sequence[RunRecord]) -> Iterator[Gr
         for level in design.levels
     }
     measures["best validation"] = best_step
-    for variant in design.variants if design.levels else ():
-        own = {(one.arm, one.seed): one.curve for one in records if one.variant == variant}
+    for variant, budget in product(design.variants if design.levels else (), design.budgets):
+        chosen = [one for one in records if (one.variant, one.budget) == (variant, budget)]
+        own = {(one.arm, one.seed): one.curve for one in chosen}
         rows = [
             (arm, control, name, *cells)
             for arm, control in design.controls.items()
@@ -61,18 +65,29 @@ def _cells(
     """Pairs, both means, and the speed-up; None if there is no pair of runs."""
     seeds = sorted(seed for name, seed in curves if name == arm and (control, seed) in curves)
     pairs = [(steps(curves[arm, seed]), steps(curves[control, seed])) for seed in seeds]
-    reached = [pair for pair in pairs if all(map(math.isfinite, pair)) and min(pair) > 0]
+    used = [pair for pair in pairs if all(map(math.isfinite, pair)) and min(pair) > 0]
     if not pairs:
         return None
-    means = [Mean.of(each).text(0) for each in zip(*reached, strict=True)] or ["–", "–"]
-    logs = [{i: math.log(pair[side]) for i, pair in enumerate(reached)} for side in (1, 0)]
-    return (f"{len(reached)} of {len(pairs)}", means[1], means[0], _percent(Difference.between(*logs)))
+    means = [Mean.of(each).text(0) for each in zip(*used, strict=True)] or [NONE, NONE]
+    logs = [{i: math.log(pair[side]) for i, pair in enumerate(used)} for side in (1, 0)]
+    return (_counted(used, pairs), means[1], means[0], _percent(Difference.between(*logs)))
+
+
+def _counted(used: Sequence[Pair], pairs: Sequence[Pair]) -> str:
+    """How many pairs count, and why the others do not."""
+    why = {
+        "arm never": sum(math.isnan(arm) for arm, _ in pairs),
+        "control never": sum(math.isnan(control) for _, control in pairs),
+        "at the start": sum(min(pair) == 0 for pair in pairs),
+    }
+    left_out = ", ".join(f"{reason}: {count}" for reason, count in why.items() if count)
+    return f"{len(used)} of {len(pairs)}" + (f" ({left_out})" if left_out else "")
 
 
 def _percent(of_logs: Difference) -> str:
     """A difference of logarithms as a ratio less one, with its interval."""
     if not of_logs.count:
-        return "–"
+        return NONE
     middle, half = of_logs.mean, of_logs.half_interval
     shown = f"{round(100 * math.expm1(middle)):+d}"
     if not math.isfinite(half):

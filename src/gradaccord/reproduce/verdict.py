@@ -104,7 +104,7 @@ def _decided(
     if weak and not learned:
         return small, "not testable here", result
     if primary.better and design.primary.metric in PROBES and _trained_less(fits, primary):
-        return _decided_at_equal_loss(design, records, primary, result)
+        return _decided_at_equal_loss(design, records, tests, primary, result)
     if primary.better:
         whole = primary.gain >= design.primary.smallest_effect and not _lost(tests, primary)
         return "reproduced", "holds" if whole else "holds in part", result
@@ -126,7 +126,11 @@ def _trained_less(fits: dict[str, float] | None, test: Tested) -> bool:
 
 
 def _decided_at_equal_loss(
-    design: Design, records: Sequence[RunRecord], primary: Tested, result: str
+    design: Design,
+    records: Sequence[RunRecord],
+    tests: Sequence[Tested],
+    primary: Tested,
+    result: str,
 ) -> tuple[Word, Verdict, str]:
     """Less training also forgets less: such a gain counts if it is there at equal loss, too."""
     scope = next(iter(design.variants)) if primary.scope == ALL else primary.scope
@@ -140,7 +144,9 @@ def _decided_at_equal_loss(
     result = f"{result} At equal training loss: {own.with_interval} ({own.count} pairs)."
     gain = -own.mean if primary.lower else own.mean
     if own.clear and gain > 0:
-        return "reproduced", "holds", result
+        least = design.primary.smallest_effect if design.primary else 0.0
+        whole = gain >= least and own.count == design.seeds and not _lost(tests, primary)
+        return "reproduced", "holds" if whole else "holds in part", result
     return "measured at small scale", "holds in part", (
         f"{result} So the difference at the end can be that of training less."
     )  # fmt: skip

@@ -13,7 +13,7 @@ from gradaccord.data.images.class_splits import load
 from gradaccord.meta.results import FewShotResults
 from gradaccord.meta.run import Run
 from gradaccord.meta.settings import settings_for
-from gradaccord.reproduce.records import Point, thinned
+from gradaccord.reproduce.records import Point
 from gradaccord.reproduce.special.outcome import SpecialOutcome
 from gradaccord.runs.exceptions import Interrupted
 from gradaccord.runs.files import LOG
@@ -45,9 +45,10 @@ def fewshot(settings: dict[str, Any], seed: int, *, data: Path | None, folder: P
     return SpecialOutcome(
         test={chosen.data: scores},
         chance={chosen.data: {"chance": 100 / chosen.ways}},
-        curve=thinned(curve),
+        curve=curve,  # all of it: the best validation may be any
         steps=found.iterations,
         gradients=float(found.iterations * chosen.tasks),
+        cpu_seconds=run.processor_seconds,
     )
 
 

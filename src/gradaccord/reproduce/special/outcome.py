@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from math import isnan
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,6 +25,7 @@ class SpecialOutcome:
     chance: dict[str, dict[str, float]] = field(default_factory=dict)
     steps: int = 0
     gradients: float = 0.0
+    cpu_seconds: float = float("nan")  # where earlier processes took a part; default: of this one
 
 
 class Experiment(Protocol):
@@ -54,7 +56,7 @@ def measured(
         "curve": found.curve,
         "cost": Cost(
             seconds=time.perf_counter() - began,
-            cpu_seconds=cpu_seconds() - used,
+            cpu_seconds=cpu_seconds() - used if isnan(found.cpu_seconds) else found.cpu_seconds,
             steps=found.steps,
             gradients=found.gradients,
             memory_mb=peak_memory(),

@@ -89,10 +89,10 @@ def run_specials(
                     run = going.pop(ended)
                     try:
                         keep(run, ended.result())
-                    except (ValueError, OSError, RuntimeError) as error:
-                        run.failure = str(error)
                     except Interrupted as error:
                         raise KeyboardInterrupt from error
+                    except Exception as error:  # one run's failure leaves the others going
+                        run.failure = str(error) or type(error).__name__
                     run.done = True
                 show(pace.progress())
         except KeyboardInterrupt:
