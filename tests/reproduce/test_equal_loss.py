@@ -5,8 +5,9 @@ import math
 import pytest
 from reproduce_toy import made_record
 
-from gradaccord.reproduce.equal_loss import at_equal_loss, difference_at_equal_loss, equal_loss_tables
+from gradaccord.reproduce.equal_loss import at_equal, difference_at_equal, equal_loss_tables
 from gradaccord.reproduce.plan import plan
+from gradaccord.reproduce.records import TRAIN_LOSS as LOSS
 
 
 def curve(losses, cosines):
@@ -37,9 +38,9 @@ def test_the_other_is_interpolated_where_it_passed_the_higher_last_loss(runs):
     fast = curve([3.0, 2.2, 1.8, 1.0], [0.0, 0.1, 0.3, 0.9])
     made = records(runs, slow, fast)
     one, other = (next(r for r in made if r.arm == arm) for arm in ("pcgrad", "plain"))
-    assert at_equal_loss(one, other, "cosine") == pytest.approx((0.4, 0.2))  # half way from 2.2 to 1.8
-    assert at_equal_loss(other, one, "cosine") == pytest.approx((0.2, 0.4))
-    found = difference_at_equal_loss(made, "pcgrad", "plain", "cosine", "two", "epochs")
+    assert at_equal(one, other, "cosine", LOSS) == pytest.approx((0.4, 0.2))  # half way from 2.2 to 1.8
+    assert at_equal(other, one, "cosine", LOSS) == pytest.approx((0.2, 0.4))
+    found = difference_at_equal(made, "pcgrad", "plain", "cosine", LOSS, "two", "epochs")
     assert (found.count, found.mean) == (3, pytest.approx(0.2))
 
 
@@ -48,25 +49,27 @@ def test_the_last_time_counts_if_the_loss_rose_in_between(runs):
     fast = curve([2.5, 1.5, 2.5, 1.5], [0.0, 1.0, 4.0, 6.0])
     one, other, *_ = records(runs, slow, fast)
     one, other = (one, other) if one.arm == "pcgrad" else (other, one)
-    assert at_equal_loss(one, other, "cosine")[1] == pytest.approx(5.0)
+    assert at_equal(one, other, "cosine", LOSS)[1] == pytest.approx(5.0)
 
 
 def test_a_run_that_began_below_that_loss_has_no_value(runs):
     slow, fast = curve([3.0, 2.5, 2.0], [0.1, 0.2, 0.4]), curve([1.5, 1.2, 1.0], [0.0, 0.1, 0.2])
     made = records(runs, slow, fast)
     one, other = (next(r for r in made if r.arm == arm) for arm in ("pcgrad", "plain"))
-    assert at_equal_loss(one, other, "cosine") is None
-    assert not difference_at_equal_loss(made, "pcgrad", "plain", "cosine", "two", "epochs").count
-    assert at_equal_loss(one, one.model_copy(update={"curve": []}), "cosine") is None
+    assert at_equal(one, other, "cosine", LOSS) is None
+    assert not difference_at_equal(made, "pcgrad", "plain", "cosine", LOSS, "two", "epochs").count
+    assert at_equal(one, one.model_copy(update={"curve": []}), "cosine", LOSS) is None
 
 
 def test_the_table_has_the_average_the_probes_and_the_mean_of_texts(trio, runs):
     design = trio.small.model_copy(update={"controls": {"pcgrad": "plain"}})
     slow = curve([3.0, 2.5, 2.0], [0.1, 0.2, 0.4])
     fast = curve([3.0, 2.2, 1.8, 1.0], [0.0, 0.1, 0.3, 0.9])
-    (table,) = equal_loss_tables(design, records(runs, slow, fast))
+    table, scored = equal_loss_tables(design, records(runs, slow, fast))
     assert table.headings == ("difference of", "to", "pairs", "average", "cosine", "masked_lm.seen-*")
     assert table.rows[0][:4] == ("pcgrad", "plain", "3", "+5.00")
     assert table.rows[0][5] == "+0.00"  # the loss itself, which is equal there
+    assert scored.headings == ("difference of", "to", "pairs", "cosine", "masked_lm.seen-*")
+    assert scored.rows[0][3] == "+0.10"  # where the fast one had the average of the other's end
     assert not list(equal_loss_tables(design, [made_record(one, 0.0) for one in runs]))
     assert math.isnan(made_record(runs[0], 0.0).value("cosine"))

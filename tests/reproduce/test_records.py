@@ -109,3 +109,20 @@ def test_the_cosines_of_pairs_are_kept_unless_one_is_missing(value, tmp_path):
     kept = from_training(results, tmp_path)["cosines"]
     assert (kept is None) == math.isnan(value)
     assert kept is None or kept.matrix == matrix["matrix"]
+
+
+def test_a_probe_of_the_curve_alone_is_that_of_its_last_point(planned):
+    """Masked-LM losses are measured at evaluations, and not of the best weights again."""
+    points = [
+        {
+            "step": i,
+            "gradients": i,
+            "seconds": i,
+            "values": {"masked_lm.fr": 1.0 + i, "masked_lm.tr": 3.0},
+        }
+        for i in (0, 1)
+    ]
+    record = made_record(planned, 0.0, curve=points, probes={"cosine": 0.5})
+    assert record.value("masked_lm.*") == 2.5
+    assert record.value("cosine") == 0.5
+    assert math.isnan(record.value("distance"))

@@ -1,14 +1,15 @@
-"""An arm and its control at equal training loss, which the one that trained further has passed.
+"""An arm and its control at equal training loss, or score, which the one that went further passed.
 
 Less training also forgets less and moves less, so that probes at the end of two runs say little if one
-has learned its training data less.
+has learned its training data less. The loss of a trajectory method is that of its inner steps, lower
+than at the outer weights, which are scored: so the score on dev is matched, too.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 
 from gradaccord.compare.comparison import AVERAGE
 from gradaccord.compare.statistics import Difference
@@ -17,46 +18,59 @@ from gradaccord.reproduce.grid import Grid
 from gradaccord.reproduce.records import TRAIN_LOSS, Point, RunRecord
 
 FEWEST = 3  # moments of a run from which its way can be followed
+MATCHED = {TRAIN_LOSS: "training loss", AVERAGE: "score on dev"}
 NOTE = (
     "Means on dev and probes, paired by seed, with 95 % intervals. Of each pair the run with the "
-    "higher last training loss is taken at its end; the other where its training loss passed that "
-    "value, interpolated between evaluations. Exploratory."
+    "{worse} last {matched} is taken at its end; the other where its {matched} passed that value, "
+    "interpolated between evaluations. {caveat}Exploratory."
+)
+INNER = (
+    "The training loss of a trajectory method is that of its inner steps, lower than at the outer "
+    "weights, which are scored. "
 )
 
 
-def at_equal_loss(ours: RunRecord, theirs: RunRecord, metric: str) -> tuple[float, float] | None:
-    """Both values at the higher of the last training losses; None where one was never there."""
-    ends = [record.curve[-1].value(TRAIN_LOSS) for record in (ours, theirs) if record.curve]
+def at_equal(ours: RunRecord, theirs: RunRecord, metric: str, by: str) -> tuple[float, float] | None:
+    """Both values where both have what the one that is behind ends with; None if one never had it."""
+    ends = [record.curve[-1].value(by) for record in (ours, theirs) if record.curve]
     if len(ends) < 2 or not all(map(math.isfinite, ends)):
         return None
-    values = [_value_at(record.curve, max(ends), metric) for record in (ours, theirs)]
+    level = max(ends) if by == TRAIN_LOSS else min(ends)
+    values = [_value_at(record.curve, level, metric, by) for record in (ours, theirs)]
     return (values[0], values[1]) if all(map(math.isfinite, values)) else None
 
 
-def _value_at(curve: Sequence[Point], loss: float, metric: str) -> float:
-    """The value when the training loss last came down to this one; NaN if it began below."""
-    if curve[-1].value(TRAIN_LOSS) == loss:
+def _value_at(curve: Sequence[Point], level: float, metric: str, by: str) -> float:
+    """The value when `by` last passed a level on its way to better; NaN if it began beyond it."""
+    if curve[-1].value(by) == level:
         return curve[-1].value(metric)
+    sign = -1.0 if by == TRAIN_LOSS else 1.0
     found = math.nan
     for before, after in pairwise(curve):
-        high, low = before.value(TRAIN_LOSS), after.value(TRAIN_LOSS)
-        if high >= loss > low:
-            share = (high - loss) / (high - low)
+        low, high = sign * before.value(by), sign * after.value(by)
+        if low <= sign * level < high:
+            share = (sign * level - low) / (high - low)
             found = before.value(metric) + share * (after.value(metric) - before.value(metric))
     return found
 
 
-def difference_at_equal_loss(
-    records: Sequence[RunRecord], arm: str, against: str, metric: str, variant: str, budget: str
+def difference_at_equal(
+    records: Sequence[RunRecord],
+    arm: str,
+    against: str,
+    metric: str,
+    by: str,
+    variant: str,
+    budget: str,
 ) -> Difference:
-    """Of all seeds that both arms have and in which both were at that loss."""
+    """Of all seeds that both arms have and in which both were there."""
     own = {
         (record.arm, record.seed): record
         for record in records
         if (record.variant, record.budget) == (variant, budget) and len(record.curve) >= FEWEST
     }
     pairs = {
-        seed: at_equal_loss(record, own[against, seed], metric)
+        seed: at_equal(record, own[against, seed], metric, by)
         for (name, seed), record in own.items()
         if name == arm and (against, seed) in own
     }
@@ -68,23 +82,26 @@ def difference_at_equal_loss(
 
 def equal_loss_tables(design: Design, records: Sequence[RunRecord]) -> Iterator[Grid]:
     """For each variant: every arm with a control, on the average and the probes that were measured."""
-    for variant in design.variants:
-        for budget in design.budgets:
-            own = [one for one in records if (one.variant, one.budget) == (variant, budget)]
-            metrics = _metrics(own)
-            rows = []
-            for arm, against in design.controls.items():
-                cells = [
-                    difference_at_equal_loss(own, arm, against, metric, variant, budget)
-                    for metric in metrics
-                ]
-                if any(cell.count for cell in cells):
-                    pairs = max(cell.count for cell in cells)
-                    rows.append((arm, against, str(pairs), *(cell.with_interval for cell in cells)))
-            if rows:
-                where = f"{variant}, " if len(design.variants) > 1 else ""
-                headings = ("difference of", "to", "pairs", *metrics)
-                yield Grid(f"{where}at equal training loss", headings, tuple(rows), NOTE)
+    for variant, budget, by in product(design.variants, design.budgets, MATCHED):
+        own = [one for one in records if (one.variant, one.budget) == (variant, budget)]
+        metrics = [metric for metric in _metrics(own) if metric != by]
+        rows = []
+        for arm, against in design.controls.items():
+            cells = [
+                difference_at_equal(own, arm, against, metric, by, variant, budget)
+                for metric in metrics
+            ]
+            if any(cell.count for cell in cells):
+                pairs = max(cell.count for cell in cells)
+                rows.append((arm, against, str(pairs), *(cell.with_interval for cell in cells)))
+        if rows:
+            where = f"{variant}, " if len(design.variants) > 1 else ""
+            headings = ("difference of", "to", "pairs", *metrics)
+            loss = by == TRAIN_LOSS
+            note = NOTE.format(
+                worse="higher" if loss else "lower", matched=MATCHED[by], caveat=INNER if loss else ""
+            )
+            yield Grid(f"{where}at equal {MATCHED[by]}", headings, tuple(rows), note)
 
 
 def _metrics(records: Sequence[RunRecord]) -> list[str]:

@@ -159,7 +159,8 @@ class RunRecord(Versioned):
             return found if math.isfinite(found) else float(self.curve[-1].step)
         if metric in self.scores:
             return main_score(self.scores[metric], self.metrics[metric])
-        if math.isfinite(probed := mean_of(self.probes, metric)):
+        measured = (self.curve[-1].values | self.probes) if self.curve else self.probes
+        if math.isfinite(probed := mean_of(measured, metric)):
             return probed
         task, _, name = metric.rpartition(".")
         return self.scores.get(task, {}).get(name, math.nan)

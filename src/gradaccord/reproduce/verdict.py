@@ -18,7 +18,7 @@ from gradaccord.reproduce.differences import (
     seeds_of,
 )
 from gradaccord.reproduce.entry import DATA, Design, Entry, Primary, Size
-from gradaccord.reproduce.equal_loss import difference_at_equal_loss
+from gradaccord.reproduce.equal_loss import MATCHED, difference_at_equal
 from gradaccord.reproduce.plan import plan
 from gradaccord.reproduce.records import TRAIN_LOSS, RunRecord
 from gradaccord.reproduce.special import trapped
@@ -134,18 +134,22 @@ def _decided_at_equal_loss(
 ) -> tuple[Word, Verdict, str]:
     """Less training also forgets less: such a gain counts if it is there at equal loss, too."""
     scope = next(iter(design.variants)) if primary.scope == ALL else primary.scope
-    own = difference_at_equal_loss(
-        records, primary.arm, primary.against, primary.metric, scope, primary.budget
-    )
-    if not own.count:
+    pairs = records, primary.arm, primary.against, primary.metric
+    found = {
+        matched: difference_at_equal(*pairs, by, scope, primary.budget)
+        for by, matched in MATCHED.items()
+    }
+    if not all(own.count for own in found.values()):
         return "measured at small scale", "not testable here", (
-            f"{result} {primary.arm} has trained less, and {primary.against} was never at its loss."
+            f"{result} {primary.arm} has trained less, and {primary.against} was never where it ends."
         )  # fmt: skip
-    result = f"{result} At equal training loss: {own.with_interval} ({own.count} pairs)."
-    gain = -own.mean if primary.lower else own.mean
-    if own.clear and gain > 0:
+    for matched, own in found.items():
+        result = f"{result} At equal {matched}: {own.with_interval} ({own.count} pairs)."
+    gains = [-own.mean if primary.lower else own.mean for own in found.values()]
+    if all(own.clear for own in found.values()) and min(gains) > 0:
         least = design.primary.smallest_effect if design.primary else 0.0
-        whole = gain >= least and own.count == design.seeds and not _lost(tests, primary)
+        seeds = min(own.count for own in found.values())
+        whole = min(gains) >= least and seeds == design.seeds and not _lost(tests, primary)
         return "reproduced", "holds" if whole else "holds in part", result
     return "measured at small scale", "holds in part", (
         f"{result} So the difference at the end can be that of training less."
