@@ -96,7 +96,7 @@ def test_the_best_settings_of_a_sweep_are_a_file_that_train_reads(swept, tmp_pat
 def test_a_killed_trial_goes_on_and_the_sweep_is_the_same(written, tmp_path, command):
     """The same settings in the same order, and the same weights, as in a sweep that was not killed."""
     pytest.importorskip("optuna")
-    file = written(train={"steps": 60, "save_every": 5, "evaluate_every": 60})
+    file = written(train={"steps": 240, "save_every": 5, "evaluate_every": 240})
     given = [file, "train.lr=1e-4..1e-2", "--trials", 2]
     killed = tmp_path / "killed"
     process = command("sweep", *given, "--out", killed)
