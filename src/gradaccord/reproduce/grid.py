@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from gradaccord.runs.escape import table_head, table_row
 
 WIDTH = 80
+NONE = "–"  # in a cell without a number
 GAP = "  "
 
 

@@ -9,12 +9,11 @@ from itertools import product
 from gradaccord.compare.comparison import AVERAGE
 from gradaccord.compare.statistics import Difference, Mean
 from gradaccord.reproduce.entry import Design
-from gradaccord.reproduce.grid import Grid
+from gradaccord.reproduce.grid import NONE, Grid
 from gradaccord.reproduce.records import Point, RunRecord, steps_to
 
 Steps = Callable[[Sequence[Point]], float]
 Pair = tuple[float, float]  # steps of the arm, of its control
-NONE = "–"
 NOTE = (
     "Steps until the average on validation first reaches a score, interpolated between validations: "
     "means over the seeds at which both runs reach it. Speed-up: how many more the control takes, in "

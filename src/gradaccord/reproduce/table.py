@@ -11,11 +11,10 @@ from gradaccord.compare.statistics import Mean, short_p
 from gradaccord.reproduce.differences import ALL, Tested, differences_of, number, seeds_of
 from gradaccord.reproduce.entry import MAIN, Design, Entry, Published, Size
 from gradaccord.reproduce.equal_loss import equal_loss_tables
-from gradaccord.reproduce.grid import Grid
+from gradaccord.reproduce.grid import NONE, Grid
 from gradaccord.reproduce.records import OVERALL, Errors, RunRecord
 from gradaccord.reproduce.speed_up import speed_up_tables
 
-NONE = "–"
 TESTS_NOTE = (
     "Differences are paired by seed, with 95 % intervals. p: corrected by Holm for all tests on the "
     "same data. Detectable: the smallest true difference that the test finds four times in five."

@@ -16,7 +16,7 @@ from gradaccord.meta.episodes.task_batch import Task
 from gradaccord.meta.learners.inner_loops import Weights, copied, last
 from gradaccord.meta.learners.inner_optimizer import Moments
 from gradaccord.meta.learners.outcome import Outcome
-from gradaccord.meta.learners.reptile import Reptile
+from gradaccord.meta.learners.reptile import Labelled, Reptile
 from gradaccord.meta.network.general import Params
 
 
@@ -64,6 +64,13 @@ class DotProd(Reptile):
         """See `Reptile`; for the outer reading, G at phi itself."""
         for number, (task, own) in enumerate(zip(tasks, moments, strict=True), first):
             yield self._displacement(task, number, own)
+
+    def _gradient(
+        self, data: Labelled, params: Params, places: torch.Tensor, create_graph: bool = False
+    ) -> Weights:
+        """On the mini-batch that stands at these places of the support set."""
+        inputs, labels = data[0][places], data[1][places]
+        return self.functional.gradient(params, self.adapted, inputs, labels, create_graph)
 
     def _displacement(self, task: Task, number: int, moments: Moments) -> Outcome:
         gradient = partial(self._gradient, (task.support, task.support_labels))

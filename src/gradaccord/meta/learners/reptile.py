@@ -142,13 +142,6 @@ class Reptile(MetaLearner):
     def _on_batch(self, params: Params, batch: Labelled) -> Weights:
         return self.functional.gradient(params, self.adapted, *batch)
 
-    def _gradient(
-        self, data: Labelled, params: Params, places: torch.Tensor, create_graph: bool = False
-    ) -> Weights:
-        """On the mini-batch that stands at these places of the support set."""
-        inputs, labels = data[0][places], data[1][places]
-        return self.functional.gradient(params, self.adapted, inputs, labels, create_graph)
-
     def _train(
         self,
         weights: Weights,
