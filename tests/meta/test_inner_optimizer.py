@@ -13,7 +13,10 @@ from gradaccord.meta.network.functional import FunctionalModel
 
 @pytest.mark.parametrize("kind", ["adam", "sgd"])
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
-def test_steps_equal_those_of_torch(kind: str, layout: torch.memory_format) -> None:
+@pytest.mark.parametrize("of_weights", [torch.contiguous_format, torch.channels_last])
+def test_steps_equal_those_of_torch(
+    kind: str, layout: torch.memory_format, of_weights: torch.memory_format
+) -> None:
     generator = torch.Generator().manual_seed(0)
     shapes = ((4, 3, 2, 2), (5,))
 
@@ -22,6 +25,7 @@ def test_steps_equal_those_of_torch(kind: str, layout: torch.memory_format) -> N
 
     weights = draw()
     theirs = [weight.clone() for weight in weights]
+    weights = [w.to(memory_format=of_weights) if w.ndim == 4 else w for w in weights]
     optimizer = (
         torch.optim.Adam(theirs, lr=0.05, betas=(0.0, 0.99))
         if kind == "adam"

@@ -27,12 +27,13 @@ class Moments:
             return
         self.count += 1
         gradient, self.squares = _alike(gradient, weights), _alike(self.squares, weights)
+        direction = _as_stored(gradient)
         # With beta1 = 0 the first moment is the gradient, so that one tensor may stand for both.
         torch._fused_adam_(
-            weights,
-            gradient,
-            gradient,
-            self.squares,
+            _as_stored(weights),
+            direction,
+            direction,
+            _as_stored(self.squares),
             [],
             [self._step.fill_(self.count)] * len(weights),
             lr=self.lr,
@@ -49,6 +50,15 @@ def zeros(model: FunctionalModel, names: Sequence[str]) -> list[torch.Tensor]:
     """Squares to start from, for the weights of these names."""
     params = model.parameters()
     return [torch.zeros_like(params[name], requires_grad=False) for name in names]
+
+
+def _as_stored(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Kernels in the order of their memory: the fused step would copy gradients in channels-last."""
+    last = torch.channels_last
+    return [
+        t.permute(0, 2, 3, 1) if t.dim() == 4 and t.is_contiguous(memory_format=last) else t
+        for t in tensors
+    ]
 
 
 def _alike(tensors: list[torch.Tensor], like: list[torch.Tensor]) -> list[torch.Tensor]:
