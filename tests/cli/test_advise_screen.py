@@ -68,7 +68,7 @@ def test_costs_stand_beside_plain_training_and_all_fits_80_columns():
 def test_of_many_pairs_the_rest_is_counted():
     many = tuple(pair("a", f"t{i}", Bounds(i / 100, 0.0, 0.5)) for i in range(PAIRS + 3))
     text = printed(shown(replace(ADVICE, conflict=replace(FOUND, pairs=many))))
-    assert "and 3 more, above" in text
+    assert "and 3 with higher cosines" in text
     assert f"a, t{PAIRS} " not in text
 
 

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from gradaccord.cli.options import joined, reading_options
+from gradaccord.cli.options import cluster_runner, reading_options
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,6 @@ def test_half_named_columns_are_refused():
         reading_options("a=b,c", None)
 
 
-def test_without_a_cluster_nothing_is_joined():
+def test_without_a_cluster_there_is_no_runner():
     with ExitStack() as stack:
-        assert joined(None, 4, print, stack) is None
+        assert cluster_runner(None, 4, print, stack) is None

@@ -55,7 +55,7 @@ def test_predict_a_number_for_a_text(trained, capsys):
     [
         (["a text"], "choose one with --task"),
         (["--task", "fil", "a text"], "has no task 'fil': it has film, bank, long"),
-        (["--task", "film"], "needs texts or --file"),
+        (["--task", "film"], "needs either texts or --file"),
         (
             ["--task", "film", "--file", "missing.txt"],
             "missing.txt cannot be read (FileNotFoundError: No such file",

@@ -129,7 +129,7 @@ def test_a_sampler_that_does_not_suit_a_method_is_told_before_any_run(written, t
     [
         (["--methods", "pcgard"], "The method 'pcgard' is unknown: did you mean 'pcgrad'?"),
         (["--methods", "dotprod:wieght=1"], "has no option 'wieght': did you mean 'weight'?"),
-        (["--methods", "sum+smrt"], "adds 'smrt': what can be added is smart, swep, recadam"),
+        (["--methods", "sum+smrt"], "adds 'smrt': only smart, swep, recadam can be added"),
         (["--methods", ","], "`--methods` is empty"),
         (["--seeds", "0"], "Invalid value for '--seeds'"),
     ],

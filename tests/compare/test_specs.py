@@ -57,7 +57,7 @@ def test_numbers_stay_numbers():
         ("torchjd:weighting=CAGrad", "needs the option `c`"),
         ("torchjd:weighting=CAGrad,c=1,norm_ep=1", "did you mean 'norm_eps'"),
         ("torchjd:weighting=SDMGrad", "needs the gradients of two independent batches"),
-        ("sum+smrt", "what can be added is smart, swep, recadam"),
+        ("sum+smrt", "only smart, swep, recadam can be added"),
     ],
 )
 def test_mistakes_are_answered(text, said):

@@ -139,10 +139,10 @@ def test_a_difference_that_is_not_clear_says_what_could_be_seen():
     family = corrected({"a": alone, "b": alone, "c": to_zero([1.0, 2.0])})
     assert family["a"].level == 0.025
     assert family["a"].smallest_effect > alone.smallest_effect
-    assert str(alone).endswith(f", could see {alone.smallest_effect:.2f})")
+    assert str(alone).endswith(f", could detect {alone.smallest_effect:.2f})")
     clear = to_zero([9.0, 10.0, 11.0])
     assert clear.clear
-    assert "could see" not in str(clear)
+    assert "could detect" not in str(clear)
     assert math.isnan(to_zero([1.0, 2.0]).smallest_effect)
     assert str(to_zero([1.0, 2.0])) == "+1.50 (no p: 2 pairs)"
 

@@ -86,5 +86,5 @@ def test_a_baseline_that_learned_nothing_gets_a_remedy(marked, said):
     assert bool(found) == said
     if said:
         assert found[0].startswith(
-            "sum itself is on no seed clearly better than a constant answer on a: "
+            "sum itself is on no seed clearly better than a constant prediction on a: "
         )

@@ -125,13 +125,13 @@ def test_methods_with_the_same_marks_share_a_sentence():
         for own, tasks in zip(summary.methods, ("a", "a", "ab"), strict=True)
     ]
     notes = summary_notes(summary.model_copy(update={"methods": marked}))
-    assert notes[-1] == "No better than a constant answer: sum, pcgrad on a; gradvac on a, b."
+    assert notes[-1] == "No better than a constant prediction: sum, pcgrad on a; gradvac on a, b."
 
 
 def test_the_summary_s_notes_explain_its_names_and_marks():
     summary = with_references()
     notes = summary_notes(summary)
-    assert "No better than a constant answer: pcgrad on a." in notes
+    assert "No better than a constant prediction: pcgrad on a." in notes
     assert not any("control" in note for note in notes)  # there is none
     named = compared({"sum": [60.0, 61.0], CONTROL: [60.0, 61.0], METHOD: [60.0, 62.0]})
     assert f"{SHORT} is {METHOD}." in summary_notes(named)

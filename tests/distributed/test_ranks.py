@@ -76,7 +76,7 @@ def test_the_end_of_one_process_ends_the_other_with_one_sentence(launched):
     code, said, seconds = left["died"]
     assert code == 1
     assert said == (
-        "gradaccord: Another process of this run has ended, and this one with it: see that one's "
+        "gradaccord: Another process of this run has ended, and this one with it: see the other's "
         "message, and continue with --resume.\n"
     )
     assert seconds < 60

@@ -20,7 +20,8 @@ def test_every_method_is_compared_with_the_baseline_and_with_its_own_control():
         "dotprod to control", "paired sum to sum", "pcgrad to sum",
     ]  # fmt: skip
     for own in comparison.methods[1:]:
-        assert f"Differences below {own.vs_baseline.smallest_effect:.2f} are hard to see" in figure.svg
+        smallest = f"{own.vs_baseline.smallest_effect:.2f}"
+        assert f"Differences below {smallest} are hard to detect" in figure.svg
 
 
 def test_a_single_run_has_none():

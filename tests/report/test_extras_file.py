@@ -34,7 +34,7 @@ def test_extra_sections_are_shown_with_their_findings(copied):
 def test_anything_else_is_one_sentence(content, tmp_path):
     assert read_extras(tmp_path) == Extras()
     (tmp_path / "extras.json").write_text(content)
-    with pytest.raises(ValueError, match="run the command that wrote it again") as error:
+    with pytest.raises(ValueError, match="repeat the command that wrote it") as error:
         read_extras(tmp_path)
     assert "\n" not in str(error.value)
 

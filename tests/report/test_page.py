@@ -117,7 +117,7 @@ def test_command_writes_the_page(copied, tmp_path, capsys):
 
 
 def test_out_must_be_a_file(comparison, tmp_path):
-    with pytest.raises(ValueError, match="name a file"):
+    with pytest.raises(ValueError, match="give a file"):
         write_report(comparison, tmp_path)
 
 

@@ -121,7 +121,7 @@ def test_names_inside_a_setting_exist(key, value, sentence):
 
 
 def test_a_name_without_a_paper_is_refused():
-    with pytest.raises(ValueError, match="begins with no paper"):
+    with pytest.raises(ValueError, match="must begin with a paper"):
         read_entry("table-4", (ENTRIES / f"{TRIO}.yaml").read_text())
 
 

@@ -86,5 +86,5 @@ def test_a_file_of_another_shape_is_one_sentence_with_the_remedy(tmp_path, conte
     with pytest.raises(DamagedFileError) as raised:
         read_object(path)
     assert str(raised.value).startswith(f"{path} is damaged (")
-    assert str(raised.value).endswith("): run the command that wrote it again.")
+    assert str(raised.value).endswith("): repeat the command that wrote it.")
     assert "\n" not in str(raised.value)

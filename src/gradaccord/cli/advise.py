@@ -22,7 +22,7 @@ def advise(
     """Measure on your own tasks which methods are worth comparing, and say why.
 
     Trains a little, compares the tasks' gradients on many batches with the noise
-    of single ones, and times the methods on this machine. It ends with the
+    of single batches, and times the methods on this machine. It ends with the
     command to run; where nothing conflicts, plain training is enough.
     Nothing is written. For example:
 

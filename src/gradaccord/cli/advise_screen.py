@@ -1,4 +1,4 @@
-"""What `advise` shows: a bar with the time left, then what was measured and what follows from it."""
+"""What `advise` shows: a bar with the time left, then the measurements and the advice."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _pairs(found: Conflict) -> Table:
             f"{pair.batches.apart:.0%}",
         )
     if len(by_cosine) > PAIRS:
-        table.add_row(f"and {len(by_cosine) - PAIRS} more, above")
+        table.add_row(f"and {len(by_cosine) - PAIRS} with higher cosines")
     return table
 
 
@@ -137,7 +137,7 @@ def _verdict(cosine: Bounds, in_conflict: bool) -> str:
 def _costs(advice: Advice) -> Table:
     """A row for plain training, then the advised methods and their controls, then other timed ones."""
     table = _table("method")
-    for heading in ("time of a batch", "to plain", "memory*"):
+    for heading in ("time per batch", "to plain", "memory*"):
         table.add_column(heading, justify="right")
     for method, cost in advice.costs.items():
         table.add_row(

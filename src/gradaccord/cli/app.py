@@ -1,6 +1,6 @@
 """The command line: `gradaccord COMMAND`. A command reads its options and calls the library.
 
-Heavy modules are imported inside the commands, so that `gradaccord --help` is immediate.
+Heavy modules are imported inside the commands, so that `gradaccord --help` is fast.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gradaccord.cli.exit_codes import (
     INTERRUPTED,
     UsageError,
     as_sentence,
-    check_surroundings,
+    check_environment,
     missing_package,
     system_sentence,
 )
@@ -55,11 +55,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     words = [*(sys.argv[1:] if arguments is None else arguments)]
     try:
         if not {"-h", "--help", "--version"} & set(words):
-            check_surroundings(words)
+            check_environment(words)
         code = app(words, prog_name="gradaccord", standalone_mode=False)
         sys.stdout.flush()
     except ModuleNotFoundError as error:
-        if missing_package(error) == str(error):  # no package of an extra: our own bug
+        if missing_package(error) == str(error):  # not from an extra: a bug of ours
             raise
         _complain(missing_package(error))
         sys.exit(2)
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _complain(sentence: str) -> None:
-    """Print an error; on a terminal it is wrapped between words, in a file not at all."""
+    """Print an error; a terminal gets line breaks between words, a file gets none."""
     text = f"gradaccord: {sentence}"
     if sys.stderr.isatty():
         width = get_terminal_size().columns

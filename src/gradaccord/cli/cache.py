@@ -1,4 +1,4 @@
-"""The command `cache`: what is kept on disk between runs, its size limit, and how to remove it."""
+"""The command `cache`: lists, limits or clears the files that are kept on disk between runs."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def cache(
         str | None, typer.Argument(metavar="SIZE", help="For limit: a size such as 5GB or 500MB.")
     ] = None,
 ) -> None:
-    """Show, limit or clear what is kept on disk: texts, tokens, decoded images.
+    """Show, limit or clear the cache on disk: texts, tokens, decoded images.
 
     The folder is $GRADACCORD_CACHE, or ~/.cache/gradaccord. Above the limit,
-    the files unused for longest are removed. All of them can be made again.
+    the files unused for longest are removed. All are made again when needed.
 
     [bold]gradaccord cache limit 5GB[/bold]
     """

@@ -17,7 +17,7 @@ from gradaccord.cli.options import (
     DataOption,
     FileArgument,
     OverridesArgument,
-    joined,
+    cluster_runner,
 )
 from gradaccord.methods.registry import BASELINE
 
@@ -52,7 +52,7 @@ def compare(
     ] = None,
     data: DataOption = None,
     jobs: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Runs at a time; default: what fits.")
+        int | None, typer.Option(min=1, metavar="N", help="Runs at a time; default: as many as fit.")
     ] = None,
     cluster: ClusterOption = None,
     budget: Annotated[
@@ -95,7 +95,7 @@ def compare(
         from gradaccord.train.problem import load_problem
 
         screen = Screen(console)
-        runner = joined(cluster, jobs, screen.say, stack)
+        runner = cluster_runner(cluster, jobs, screen.say, stack)
         base = read_config(file, overrides or [])
         specs = with_controls(parse_methods(methods), Spec.parse(baseline), controls)
         folder = out if out is not None else Path("runs") / f"{file.stem}-compare"

@@ -25,7 +25,7 @@ class Screen(screen.Screen[Progress]):
         self._reported: set[int] = set()
 
     def show(self, progress: Progress) -> None:
-        """Draw, if it is time to; a run that died is reported at once."""
+        """Draw the progress if it is time to; a run that failed is reported at once."""
         for run in progress.runs:
             if run.failure is not None and id(run) not in self._reported:
                 self._reported.add(id(run))
@@ -97,12 +97,12 @@ def summary_notes(comparison: Comparison) -> list[str]:
             marked.setdefault(", ".join(own.marks), []).append(names[own.method])
     if marked:
         each = (f"{', '.join(methods)} on {tasks}" for tasks, methods in marked.items())
-        found.append(f"No better than a constant answer: {'; '.join(each)}.")
+        found.append(f"No better than a constant prediction: {'; '.join(each)}.")
     return found
 
 
 def terminal(comparison: Comparison, width: int = 80) -> list[Table]:
-    """All results for the screen, in as many tables as the width needs to keep numbers unbroken."""
+    """All results for the screen, in as many tables as it takes to keep every number on one line."""
     names, *rest = zip(*rows(comparison), strict=True)
     first = min(max(map(len, names)), max(width // 3, 12))
     blocks: list[list[tuple[str, ...]]] = []

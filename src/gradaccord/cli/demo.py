@@ -1,4 +1,4 @@
-"""The command `demo`: four parts, one page, four sentences, three commands to continue with."""
+"""The command `demo`: four small problems that need no data, and one report about them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def demo(
     console = Console()
 
     def say(text: str, style: str | None = None, whole: bool = not console.is_terminal) -> None:
-        """Print a text; whole: unbroken, as in a file or to be copied, else wrapped between words."""
+        """Print a text; whole: without line breaks, as for a file or to be copied."""
         console.print(text, highlight=False, markup=False, soft_wrap=whole, style=style)
 
     began = time.monotonic()
@@ -83,7 +83,7 @@ def demo(
             compare_names,
             demo_methods,
             pretrain,
-            pretrain_beside,
+            pretrain_in_background,
             recipe,
         )
         from gradaccord.showcase.demo.page import write_page
@@ -96,7 +96,7 @@ def demo(
         folder.mkdir(parents=True, exist_ok=True)
         about(["gradaccord", *sys.argv[1:]]).write(folder)
         try:
-            beside = pretrain_beside(settings)
+            background = pretrain_in_background(settings)
             say("1 of 4: three optima on a plane. Which methods are trapped in one?", "bold")
             with landscape_screen.progress(console) as show_landscape:
                 plane = landscape(settings, show_landscape)
@@ -108,7 +108,7 @@ def demo(
             with fewshot_screen.progress(console, "MAML on glyphs") as show_few_shot:
                 glyphs = few_shot(settings, show_few_shot)
             say(f"4 of 4: names in twelve languages: {plan_of(len(specs), seeds, budget)}.", "bold")
-            beside.join()
+            background.join()
             pretraining = pretraining_screen(console)
             with pretraining.running():
                 pretrain(settings, pretraining.show)

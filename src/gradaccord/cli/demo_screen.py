@@ -1,4 +1,4 @@
-"""What the demo shows on a terminal: what comes next, pretraining, and the table of the methods."""
+"""What `demo` shows on a terminal: its plan, pretraining progress, and the table of methods."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ seen, unseen  accuracy on test names, %: mean over the languages trained on, and
               over the others
 vs sum        difference on seen languages, paired by seed; p of a t-test, as
               corrected by Holm for all tests of the comparison
-lost          rise of the masked-character loss of these languages, nats
-loss          training loss at the end: to learn less is to forget less
+lost          increase of the masked-character loss of these languages, nats
+loss          final training loss: a method that learns less forgets less, too
 (c)           a control: the same steps as the method below, without its idea"""
 
 
@@ -41,7 +41,7 @@ def plan_of(specs: int, seeds: int, gradients: int) -> str:
 
 
 def pretraining_screen(console: Console) -> Screen[CharacterProgress]:
-    """The pretraining's share, time left and loss; nothing is shown if it was done before."""
+    """Shows the share, time left and loss of pretraining; nothing if it was done before."""
     began = time.monotonic()
 
     def facts(progress: CharacterProgress) -> tuple[str, str]:

@@ -13,7 +13,7 @@ import typer
 
 from gradaccord.cli.exit_codes import user_mistakes
 
-# Package -> what is missing without it.
+# Package -> what needs it, and how to install it.
 _PACKAGES = {
     "torch": "everything",
     "transformers": "Hugging Face models: pip install 'gradaccord[hf]'",
@@ -82,7 +82,7 @@ def _device() -> Iterator[str]:
 
 
 def _difference(name: str) -> Iterator[str]:
-    """How exact DotProd by differences is on this model, with its own step and the paper's 1e-7."""
+    """How exact DotProd's finite difference is on a model: the automatic step and the paper's 1e-7."""
     from functools import partial
 
     import torch

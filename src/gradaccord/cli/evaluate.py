@@ -1,4 +1,4 @@
-"""The command `evaluate`: a trained model and a labelled file in, scores with intervals out."""
+"""The command `evaluate`: scores of a trained model on a labelled file, with intervals."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ def evaluate(
 ) -> None:
     """Evaluate a trained model on a labelled file of your own.
 
-    Prints all metrics with 95 % bootstrap intervals, beside chance and majority;
-    the confusions of classes; and the worst errors. For example:
+    Prints all metrics with 95 % bootstrap intervals, beside the scores of chance
+    and of the most frequent class; the confusions of classes; the worst errors.
+    For example:
 
     [bold]gradaccord evaluate runs/trio --task sst --file test.csv[/bold]
     """

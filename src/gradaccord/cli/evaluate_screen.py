@@ -51,8 +51,8 @@ def _fits(found: FileEvaluation) -> bool:
 def _first(found: FileEvaluation) -> str:
     if not found.errors.worst:
         return "."
-    surest = any(one.by is not None for one in found.errors.worst)
-    return "; the furthest off:" if surest else "; some of them:"
+    ranked = any(one.by is not None for one in found.errors.worst)
+    return "; the furthest off:" if ranked else "; some of them:"
 
 
 def _confusion(confusion: Confusion) -> Table:
@@ -69,7 +69,7 @@ def _confusion(confusion: Confusion) -> Table:
         for predicted, count in zip(confusion.labels, counts, strict=True)
         if truth != predicted and count
     ]
-    for heading in ("times", "truth", "taken for"):
+    for heading in ("count", "truth", "prediction"):
         table.add_column(heading)
     for count, truth, predicted in sorted(pairs, key=lambda one: -one[0])[:PAIRS]:
         table.add_row(f"{count:,}", Text(truth), Text(predicted))

@@ -1,4 +1,4 @@
-"""Exit codes, and one sentence for each user's mistake, missing extra and run that ends early."""
+"""Exit codes, and errors in one sentence: users' mistakes, missing packages, runs that end early."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ EXTRAS = {
     "datasets": ("datasets",),
     "tensorboard": ("tensorboard",),
 }
-FIRST = 3  # modules of an extra that are checked
+FIRST = 3  # modules of an extra that `needs` checks
 
 
 def needs(*extras: str) -> Callable[[Callable[Given, Result]], Callable[Given, Result]]:
-    """Refuse a command in one sentence that names all its extras that are not installed."""
+    """Refuse a command whose extras are not installed, in one sentence that names them."""
 
     def decorate(command: Callable[Given, Result]) -> Callable[Given, Result]:
         @wraps(command)
@@ -58,7 +58,7 @@ def needs(*extras: str) -> Callable[[Callable[Given, Result]], Callable[Given, R
 
 
 def missing_package(error: ModuleNotFoundError) -> str:
-    """One sentence about a missing package; one that already has the remedy stays as it is."""
+    """One sentence about a missing package; a message that has the remedy already stays as it is."""
     module = str(error.name).partition(".")[0]
     extra = next((extra for extra, modules in EXTRAS.items() if module in modules), None)
     if extra is None or "pip install" in str(error):
@@ -95,7 +95,7 @@ def with_short_words(sentence: str) -> str:
 
 @contextmanager
 def training(say: Callable[[str], None]) -> Iterator[None]:
-    """Around a run: if it ends early, print why and set the exit code. say: prints after Ctrl-C."""
+    """Wrap a run: if it ends early, print why and set the exit code. say: prints after Ctrl-C."""
     from gradaccord.core.failures import ProcessFailedError
     from gradaccord.runs.checkpoints import CheckpointError
     from gradaccord.runs.exceptions import Interrupted, TrainingError
@@ -120,7 +120,7 @@ RIGHTS = "change its permissions, or choose another place"
 REMEDIES = {
     errno.ENOSPC: FULL, errno.EFBIG: FULL,
     errno.EACCES: RIGHTS, errno.EPERM: RIGHTS, errno.EROFS: RIGHTS,
-    errno.ENOENT: "check the name", errno.ENOTDIR: "check the name", errno.EISDIR: "name a file",
+    errno.ENOENT: "check the name", errno.ENOTDIR: "check the name", errno.EISDIR: "give a file",
 }  # fmt: skip
 
 
@@ -147,9 +147,9 @@ def folder_is_there() -> bool:
     return True
 
 
-def check_surroundings(words: Sequence[str]) -> None:
-    """Refuse what no command can work with: a current folder that is gone, names that are not UTF-8,
-    and empty names. words: the command line."""
+def check_environment(words: Sequence[str]) -> None:
+    """Refuse what no command can work with: a current folder that was removed, names that are not
+    UTF-8, and empty arguments. words: the command line."""
     if not folder_is_there():
         raise UsageError(GONE)
     for what, name in (

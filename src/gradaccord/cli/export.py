@@ -1,4 +1,4 @@
-"""The command `export`: a run's best model as a Hugging Face folder."""
+"""The command `export`: writes a run's best model as a Hugging Face folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def export(
         typer.Option("--push", metavar="USER/NAME", help="Also upload it to the Hugging Face hub."),
     ] = None,
     private: Annotated[
-        bool, typer.Option("--private", help="With --push: a repository that only you see.")
+        bool, typer.Option("--private", help="With --push: a repository that only you can see.")
     ] = False,
 ) -> None:
     """Write a run's best model as a Hugging Face folder with a model card and its results.

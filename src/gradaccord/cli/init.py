@@ -1,4 +1,4 @@
-"""The command `init`: a commented configuration to start from, for a kind of task or a recipe."""
+"""The command `init`: writes a commented configuration to start from, for a kind of task or recipe."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TEMPLATE = """\
 model: {model}
 # model: {{name: minilm, freeze: "embeddings, layers 0-3"}}     # parts that are not trained
 # model: {{name: minilm, lora: {{r: 8}}}}     # train small adapters instead, with lr 5e-4
-tasks:                         # one entry per task; `gradaccord list data` shows what can be named
+tasks:                         # one entry per task; `gradaccord list data` lists the data sets
 {tasks}method: sum                    # `gradaccord list methods`; {{name: dotprod, weight: 0.1}}
 # regularize: smart            # or swep: a term added to every task's loss
 # sampler: {{name: proportional, q: 0.2}}   # default: what suits the method
@@ -74,14 +74,14 @@ def starting_file(kind_or_recipe: str, out: str) -> str:
     if kind_or_recipe not in KINDS:
         known = [*KINDS, *recipes]
         raise ValueError(
-            f"There is no kind or recipe {kind_or_recipe!r}: {nearest(kind_or_recipe, known)}"
+            f"There is no kind of task or recipe {kind_or_recipe!r}: {nearest(kind_or_recipe, known)}"
         )
     start = KINDS[kind_or_recipe].start()
     return _TEMPLATE.format(out=out, model=start.model, tasks=_tasks(kind_or_recipe, start))
 
 
 def _tasks(kind: str, start: StartingFile) -> str:
-    if not start.ending:  # only known sets are read
+    if not start.ending:  # this kind reads no files of the user
         return "".join(f"  {line}\n" for line in start.lines)
     files = f"files: {{train: train.{start.ending}, dev: dev.{start.ending}}}"
     inside = "".join(f"    {line}\n" for line in (files, f"kind: {kind}", *start.lines))

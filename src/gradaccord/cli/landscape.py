@@ -1,4 +1,4 @@
-"""The command `landscape`: three optima on a plane, and which methods are trapped."""
+"""The command `landscape`: a toy problem with three optima, and which methods are trapped in one."""
 
 from __future__ import annotations
 

@@ -33,9 +33,9 @@ end       mean of the last fifth of the iterates, mean over seeds
 ΣL        sum of the losses, mean over those iterates, ± its standard error;
           -254 in x2, -239 in x1 and x3, -168 at the centroid
 cosine    between the tasks' gradients, mean over pairs and those iterates;
-          place: the same at a run's mean iterate, without the jitter around it
-trapped   share of runs that end within 1 of an optimum, and in which
-GradNorm  has its losses shifted by +200: it is for positive losses
+          place: the same at a run's mean iterate, so without jitter
+trapped   share of runs that end within 1 of an optimum, and of which one
+GradNorm  has its losses shifted by +200: it needs positive losses
 rates     {LR:g}; RecAdam {RECADAM_LR:g}; Reptiles {REPTILE_LR:g} in the inner steps
 controls  {CONTROLS[SEQUENTIAL]} of {SEQUENTIAL}, {CONTROLS["DotProd"]} of DotProd"""
 
@@ -69,7 +69,7 @@ def progress(console: Console) -> Iterator[ProgressCall]:
 
 
 def tables(result: Result) -> Group:
-    """A table for each start, the sweep over inner rates, what they say, and how to read them."""
+    """A table for each start, the sweep over learning rates, the findings, and how to read them."""
     parts: list[RenderableType] = []
     for x, y in STARTS.tolist():
         parts.append(_methods(result, (x, y)))

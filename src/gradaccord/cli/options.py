@@ -28,7 +28,8 @@ DataOption = Annotated[
 ClusterOption = Annotated[
     str | None,
     typer.Option(
-        metavar="ray[:ADDRESS]", help="Run on a Ray cluster: the one at HOST:PORT, or this machine's."
+        metavar="ray[:ADDRESS]",
+        help="Run on a Ray cluster: the one at ADDRESS (HOST:PORT), or this machine's.",
     ),
 ]
 RunFolderOption = Annotated[
@@ -39,11 +40,14 @@ ResumeOption = Annotated[bool, typer.Option("--resume", help="Continue an unfini
 ModelArgument = Annotated[
     Path, typer.Argument(metavar="MODEL", help="The folder of a run or an exported model.")
 ]
-TaskOption = Annotated[str | None, typer.Option(metavar="NAME", help="The task of the model to use.")]
+TaskOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Which of the model's tasks to use.")
+]
 ColumnsOption = Annotated[
     str | None,
     typer.Option(
-        metavar="NAMES", help="FIELD=COLUMN,... or all names in order; default: as in training."
+        metavar="NAMES",
+        help="The columns: FIELD=COLUMN,... or all names in order; default: as in training.",
     ),
 ]
 HeaderOption = Annotated[
@@ -52,7 +56,7 @@ HeaderOption = Annotated[
 ]
 
 
-def joined(
+def cluster_runner(
     cluster: str | None, jobs: int | None, say: Callable[[str], None], stack: ExitStack
 ) -> Runner | None:
     """The cluster that --cluster names, connected until `stack` closes; None without the option."""
@@ -64,7 +68,7 @@ def joined(
 
 
 def reading_options(columns: str | None, header: bool | None) -> dict[str, Any]:
-    """How a file differs from the training files, as options of `gradaccord.data.read`."""
+    """The options --columns and --header, as arguments of `gradaccord.data.read`."""
     found: dict[str, Any] = {} if header is None else {"header": header}
     if columns is not None:
         names = [name.strip() for name in columns.split(",")]

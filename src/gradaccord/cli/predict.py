@@ -1,4 +1,4 @@
-"""The command `predict`: texts or a file in, predictions with probabilities out."""
+"""The command `predict`: predictions with probabilities, for texts or a file."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def predict(
         from gradaccord.train.predict import Predictor, read_input, read_lines, write_answers
 
         if (file is None) == (not text):
-            raise ValueError("`predict` needs texts or --file, one of the two.")
+            raise ValueError("`predict` needs either texts or --file.")
         for one in text or ():
             if len(one) < 256 and Path(one).is_file():
                 raise ValueError(f"{one!r} is a file, not a text: give it as --file {one}.")

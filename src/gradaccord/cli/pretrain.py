@@ -32,7 +32,7 @@ def pretrain(
         typer.Option("--dry-run", help="Count tokens, take a few steps, estimate the time."),
     ] = False,
 ) -> None:
-    """Pretrain an encoder on plain texts by masked tokens, from scratch or continued.
+    """Pretrain an encoder to predict masked tokens, from scratch or continued.
 
     Texts are files, folders or data sets, by language; a tokenizer is trained
     on them if none is named. DIR/model can be loaded by AutoModel, and named as

@@ -24,7 +24,7 @@ class PretrainScreen(screen.Screen[PretrainProgress]):
         self._doing = ""
 
     def show(self, progress: PretrainProgress) -> None:
-        """Draw, if it is time to; on a terminal, at once when another activity begins."""
+        """Draw the progress if it is time to; on a terminal, at once when the activity changes."""
         if progress.doing != self._doing and self._live:
             self._last = -math.inf
         self._doing = progress.doing
@@ -66,7 +66,7 @@ def _shown(losses: Losses) -> str:
 
 
 def losses_table(results: PretrainResults) -> Table:
-    """Held-out losses by language, beside those of token frequencies; and the speed."""
+    """Held-out losses by language, beside those of a unigram model; and the speed."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("language", "texts", "held-out loss", "unigrams", "perplexity"):
         table.add_column(heading, justify="left" if heading == "language" else "right")

@@ -1,4 +1,4 @@
-"""The command `report`: a folder in, one HTML page out."""
+"""The command `report`: one HTML page about a run, a comparison or a sweep."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from gradaccord.cli.exit_codes import INTERRUPTED, needs, user_mistakes
-from gradaccord.cli.options import ClusterOption, DataOption, joined
+from gradaccord.cli.options import ClusterOption, DataOption, cluster_runner
 
 
 @needs("train")
@@ -107,7 +107,7 @@ def reproduce(
         absent = missing_inputs(design, left, data) if left else None
         if absent is not None:
             raise ValueError(absent)
-        runner = joined(cluster, jobs, screen.say, stack) or Processes(jobs or 1)
+        runner = cluster_runner(cluster, jobs, screen.say, stack) or Processes(jobs or 1)
         screen.say(f"{entry.name}: {len(planned)} runs, {len(left)} to do, {runner}.")
         began = time.monotonic()
         try:

@@ -1,4 +1,4 @@
-"""A live display on a terminal, or a plain line now and then where there is no terminal."""
+"""Live progress on a terminal, or a plain line now and then where there is no terminal."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Screen(Generic[State]):
         self.console.print(sentence, highlight=False, markup=False, soft_wrap=whole)
 
     def show(self, state: State) -> None:
-        """Draw, if it is time to."""
+        """Draw the state, unless the last one was drawn too recently."""
         now = time.monotonic()
         if now - self._last < self._every:
             return
@@ -71,11 +71,11 @@ class Screen(Generic[State]):
 
 
 class Steps(Protocol):
-    """The progress of a run, and what it does besides steps."""
+    """The progress of a run, and what it does when it takes no steps."""
 
     step: int
     seconds_left: float
-    doing: str  # beside steps; empty while steps are taken
+    doing: str  # instead of steps; empty while it takes steps
     done: float
     total: float  # 0: unknown
 
@@ -84,7 +84,7 @@ class Steps(Protocol):
 
 
 def steps_picture(label: str, progress: Steps, numbers: str) -> Group:
-    """A bar with the time left, and below it the numbers, or what is done besides steps."""
+    """A bar with the time left, and below it the numbers, or what the run does instead of steps."""
     below: RenderableType = Text(progress.doing or numbers, style="dim")
     if progress.doing and progress.total:
         below = bar(progress.doing, progress.done / progress.total)

@@ -1,4 +1,4 @@
-"""The command `sweep`: searches options with Optuna."""
+"""The command `sweep`: searches hyper-parameters with Optuna."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from gradaccord.cli.exit_codes import INTERRUPTED, missing_package, needs, user_mistakes
-from gradaccord.cli.options import ClusterOption, DataOption, FileArgument, joined
+from gradaccord.cli.options import ClusterOption, DataOption, FileArgument, cluster_runner
 
 
 @needs("sweep", "train")
@@ -35,7 +35,7 @@ def sweep(
         typer.Option(
             metavar="journal|URL",
             envvar="GRADACCORD_STORAGE",
-            help="Where Optuna keeps trials, for the same command on several machines.",
+            help="Where Optuna stores trials, to run the same command on several machines.",
         ),
     ] = None,
 ) -> None:
@@ -62,7 +62,7 @@ def sweep(
         base = read_config(file)
         folder = out if out is not None else Path("runs") / f"{file.stem}-sweep"
         screen = Screen(console)
-        runner = joined(cluster, jobs, screen.say, stack) or Processes(jobs or 1)
+        runner = cluster_runner(cluster, jobs, screen.say, stack) or Processes(jobs or 1)
         if cluster is not None:
             screen.say(f"{trials} trials {runner}.")
         if storage is None:  # else the trials are locked one by one

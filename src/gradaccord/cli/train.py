@@ -1,4 +1,4 @@
-"""The command `train`: one run of a configuration file."""
+"""The command `train`: trains one model on the tasks of a configuration file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run shows on a terminal: a bar with the losses, and the scores at the end."""
+"""What `train` shows on a terminal: a bar with the losses, and the scores at the end."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ class Screen(screen.Screen[Progress]):
     def __init__(self, console: Console) -> None:
         super().__init__(console, picture, line)
         self._doing = ""
-        self._saving_shown = False  # in a file: whether the last line says that the run saves
+        self._saving_shown = False  # in a file: whether the last line says that the run is saving
 
     def show(self, progress: Progress) -> None:
-        """Draw, if it is time to; at once when another activity begins, in a file only for saving.
-
-        A comparison reads the file and, while a run saves, stops its share and the time left.
+        """Draw the progress if it is time to, and at once when the activity changes; in a file only for
+        saving, which a comparison reads there and shows in place of the time left.
         """
         if progress.doing != self._doing:
             saves = progress.doing.startswith("saving")

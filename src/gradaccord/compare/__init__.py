@@ -1,1 +1,1 @@
-"""Several methods over several seeds at equal budgets: runs, statistics, tables, sweeps."""
+"""Compares methods over several seeds at equal budgets: runs, statistics, tables, sweeps."""

@@ -28,8 +28,8 @@ from gradaccord.train.run import make_accelerator, seed_everything
 from gradaccord.train.step_batches import StepBatch
 
 SECONDS = 60.0  # of measuring
-# Plain training before gradients are compared: with heads as they are made they say little, and where
-# the sum of all losses is at its lowest they cancel, whatever the tasks. So a small share of the run.
+# Plain training before gradients are compared: with untrained heads they say little, and where the sum
+# of all losses is at its lowest they cancel, whatever the tasks. So a small share of the run.
 STEPS, SHARE = 50, 0.05  # both at most
 TRAINING, SAMPLING = 0.25, 0.65  # of the time, at which training ends and at which sampling does
 LEAST, MOST = 4, 16  # batches of each task
@@ -48,8 +48,8 @@ class Advice:
     costs: Mapping[str, MethodCost]  # by method; plain training first, then those that are advised
     refused: Mapping[str, str] = field(
         default_factory=dict
-    )  # of those advised: why it cannot be used here
-    untimed: Mapping[str, float] = field(default_factory=dict)  # method -> batch gradients by count
+    )  # advised method -> why it cannot be used here
+    untimed: Mapping[str, float] = field(default_factory=dict)  # method -> gradients per batch
     runs: int = 0  # of the comparison, controls included
     run_seconds: float = 0.0  # processor seconds of training that each takes
 
@@ -105,7 +105,7 @@ def advise(
 
 
 def compare_command(advice: Advice, config: Config, file: str, rest: tuple[str, ...] = ()) -> str:
-    """The comparison as it is typed. rest: further arguments that `advise` was given."""
+    """The command line of the comparison. rest: further arguments that `advise` was given."""
     if config.train.seconds is not None:
         rest = (*rest, "--budget", "seconds")
     methods = advice.recommended.methods or (SINGLE_TASK,)
@@ -134,7 +134,7 @@ class _Clock:
         return (time.perf_counter() - self.began) / self.seconds
 
     def at(self, what: str) -> None:
-        """Show where it is."""
+        """Show what is being done."""
         done = time.perf_counter() - self.began
         self.watch.at(what, min(done, self.seconds), self.seconds)
 

@@ -1,4 +1,4 @@
-"""What every run of a comparison gets equally: epochs, batch gradients or processor seconds."""
+"""The equal budget of all runs of a comparison: epochs, batch gradients or processor seconds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BUDGET_KINDS: tuple[BudgetKind, ...] = get_args(BudgetKind)
 # A sentence for each, after "Equal".
 _WORDS: dict[BudgetKind, str] = {
     "epochs": "epochs, as papers compare: every run sees the same number of batches ({amount}), and "
-    "what a method computes on a batch beside its gradient is free.",
+    "what a method computes on a batch besides its gradient is free.",
     "gradients": "gradients: every run spends {amount}; a method that takes more of them on a batch "
     "sees fewer batches.",
     "seconds": "time: every run trains for {amount}, evaluation and probes not counted; a method with "
@@ -67,8 +67,8 @@ class EqualBudget(BaseModel):
 def budget_of(config: Config, problem: Problem, kind: BudgetKind = "gradients") -> EqualBudget:
     """The budget of a kind that is as long as the configuration says.
 
-    By plain multi-task training: a batch gradient a batch, and a batch of every task a step. Seconds
-    depend on the machine, so that they are given as `train.seconds` and not converted.
+    Counted for plain multi-task training: one gradient per batch, and one batch of every task per step.
+    Seconds depend on the machine, so they are given as `train.seconds` and not converted.
     """
     train = config.train
     if kind not in BUDGET_KINDS:

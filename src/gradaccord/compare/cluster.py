@@ -1,4 +1,4 @@
-"""Runs as tasks of a Ray cluster: handed out, watched, repeated where a node is lost, and gathered."""
+"""Runs as tasks of a Ray cluster: submitted, watched, repeated if a node is lost, and collected."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ END_STREAM, END_HEADERS = 1, 4
 REFUSALS = tuple(bytes([0x80 + i]) for i in (12, 13, 14))  # the statuses 400, 404 and 500
 MARK = ".cluster"  # the file by which nodes find out whether they see a folder
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
-# What Ray would print on the terminal or send away; what a user has set stays.
+# Keeps Ray from printing on the terminal and sending statistics; what a user has set stays.
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DEDUP_LOGS_SKIP_REGEX": ".*",
@@ -84,8 +84,8 @@ def _address(given: str) -> str | None:
     address = address or os.environ.get("RAY_ADDRESS", "")
     if not address:
         started = _started_here()
-        return started if started and _silence(started) is None else None
-    why = _silence(address)
+        return started if started and _why_no_answer(started) is None else None
+    why = _why_no_answer(address)
     if why is not None:
         raise ClusterError(
             f"No Ray cluster answers at {address} ({why}): check the address, or start one with "
@@ -95,8 +95,8 @@ def _address(given: str) -> str | None:
 
 
 def _started_here() -> str:
-    """The address that `ray start` left on this machine; read before Ray is imported, which must know
-    by then what is wanted of it."""
+    """The address that `ray start` left on this machine; read before Ray is imported, as it
+    reads its own settings then."""
     place = os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()
     try:
         return (Path(place) / "ray" / "ray_current_cluster").read_text().strip()
@@ -104,7 +104,7 @@ def _started_here() -> str:
         return ""
 
 
-def _silence(address: str) -> str | None:
+def _why_no_answer(address: str) -> str | None:
     """Why no Ray server is at an address; None if one is. Ray itself would wait for minutes."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
@@ -115,7 +115,7 @@ def _silence(address: str) -> str | None:
             server.makefile("rb") as answers,
         ):
             server.settimeout(ANSWER)
-            server.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _frame(SETTINGS, 0) + _question())
+            server.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _frame(SETTINGS, 0) + _alive_request())
             return None if _is_answered(answers) else "something else is there"
     except (OSError, OverflowError) as error:
         return str(getattr(error, "strerror", None) or error)
@@ -126,8 +126,8 @@ def _frame(kind: int, stream: int, flags: int = 0, content: bytes = b"") -> byte
     return len(content).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + content
 
 
-def _question() -> bytes:
-    """Whether Ray's head is alive, by gRPC: an empty message."""
+def _alive_request() -> bytes:
+    """The gRPC request that asks whether Ray's head is alive: an empty message."""
     values = {
         b"\x83\x86\x04": b"/ray.rpc.NodeInfoGcsService/CheckAlive",  # POST, http, path
         b"\x01": b"ray",  # authority
@@ -139,8 +139,8 @@ def _question() -> bytes:
 
 
 def _is_answered(answers: BinaryIO) -> bool:
-    """Whether what comes back speaks HTTP/2, and does not refuse the question; that gRPC does not, not
-    even where it knows no such question.
+    """Whether the reply is HTTP/2 and does not refuse the request: gRPC never does, not even one for a
+    method that it does not know.
     """
     kind = None
     while len(head := answers.read(9)) == 9:
@@ -154,24 +154,24 @@ def _is_answered(answers: BinaryIO) -> bool:
 
 
 class Home:
-    """An actor on the command's machine: gives and takes the files of runs whose nodes do not see their
-    folders, and tells runs to stop."""
+    """An actor on the command's machine: sends and receives the files of runs whose nodes do not see
+    their folders, and tells runs to stop."""
 
     def __init__(self) -> None:
         self._stops: dict[Path, int] = {}
 
     def files(self, folder: Path) -> Changes:
-        """What a run has so far."""
+        """The files that a run has so far."""
         return all_files(folder)
 
     def report(self, folder: Path, changes: Changes | None) -> int:
-        """What a run has written; how often it was asked to stop."""
+        """Take over what a run has written; returns how often it was asked to stop."""
         if changes is not None:
             changes.apply(folder)
         return self._stops.get(folder, 0)
 
     def stop(self, folder: Path) -> None:
-        """The run is to save itself."""
+        """Ask a run to save itself and end."""
         self._stops[folder] = self._stops.get(folder, 0) + 1
 
 
@@ -183,7 +183,7 @@ def run_as_task(order: Order, home: Any) -> int:
         return found
 
     def report(changes: Changes | None) -> int:
-        # `ray.get` would give the CPU away while it waits, to another run.
+        # `ray.get` would give the CPU to another run while it waits.
         asked: int = home.report.remote(order.folder, changes).future().result()
         return asked
 
@@ -191,7 +191,7 @@ def run_as_task(order: Order, home: Any) -> int:
 
 
 class Cluster:
-    """A Ray cluster as a `Runner`: hands runs out as tasks, and brings home what their nodes write."""
+    """A Ray cluster as a `Runner`: submits runs as tasks, and collects what their nodes write."""
 
     def __init__(self, ray: Any, jobs: int | None, say: Callable[[str], None]) -> None:
         self.ray, self.say = ray, say
@@ -220,7 +220,7 @@ class Cluster:
         return {"num_cpus": threads, "num_gpus": self.gpus, "memory": int(megabytes * 2**20)}
 
     def _fitting(self, run: Run, data: Path | None) -> int:
-        """How many such runs the cluster holds at once, at least 1; a sentence if it holds none."""
+        """How many such runs the cluster holds at once, at least 1; warns if it holds none."""
         wanted = self.needs(threads_of(run), self._memory_mb(run, data))
         asked = {"CPU": wanted["num_cpus"], "GPU": wanted["num_gpus"], "memory": wanted["memory"]}
         held = sum(
@@ -234,7 +234,7 @@ class Cluster:
         return max(1, min(held, self.jobs))
 
     def _memory_mb(self, run: Run, data: Path | None) -> float:
-        """That a run is likely to take; a model is loaded once for all runs with the same tasks."""
+        """The memory that a run is likely to take; runs with the same tasks load a model once."""
         if not run.memory_mb:
             alike = run.config.model_dump_json(include={"model", "tasks"})
             if alike not in self._sizes:
@@ -255,12 +255,12 @@ class Cluster:
         return ClusterJob(self, run, data.resolve() if data is not None else None)
 
     def submit(self, run: Run, data: Path | None) -> Any:
-        """A task for a run; what it will return."""
+        """Submit a task for a run; returns the reference to its exit code."""
         folder = run.folder.resolve()
         order = Order(folder, self._mark(folder.parent), data, threads_of(run))
         task = self.ray.remote(run_as_task).options(
             **self.needs(order.threads, run.memory_mb), max_retries=0, name=run.label
-        )  # repeated by `ClusterJob`, which says so, and not by Ray
+        )  # repeated by `ClusterJob`, which reports it, and not by Ray
         return task.remote(order, self.home)
 
     def _mark(self, folder: Path) -> tuple[Path, str]:
@@ -289,7 +289,7 @@ class ClusterJob:
         """Its exit code, None while it is going or waiting for a node."""
         if self.returncode is None:
             ray = self._cluster.ray
-            with _sentence(ray):
+            with _cluster_loss_explained(ray):
                 ended, _ = ray.wait([self._result], timeout=0)
                 if ended:
                     self._collect()
@@ -299,7 +299,7 @@ class ClusterJob:
         """Ask it to save itself; one that still waits for a node never begins."""
         if self.returncode is None:
             self._stopped = True
-            with _sentence(self._cluster.ray):
+            with _cluster_loss_explained(self._cluster.ray):
                 if self._run.going:
                     self._cluster.home.stop.remote(self._run.folder.resolve())
                 else:
@@ -330,7 +330,7 @@ class ClusterJob:
                 self.returncode = code
 
     def _again(self, why: str) -> None:
-        """Give it to another node, unless it was to stop, or has lost too many."""
+        """Submit it again, unless it was asked to stop, or has lost too many nodes."""
         if self._stopped or Results.exists(self._run.folder):
             self.returncode = INTERRUPTED
             return
@@ -349,14 +349,14 @@ class ClusterJob:
 
 
 class Pool(Executor):
-    """Functions as tasks; one whose node is lost is begun again on another, by Ray."""
+    """Functions as tasks; Ray starts one whose node is lost again on another."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._results: list[Any] = []
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """One call, somewhere."""
+        """Submit one call as a task."""
         task = self._cluster.ray.remote(fn).options(
             **self._cluster.needs(1, BASE_MB), max_retries=RETRIES
         )
@@ -368,7 +368,7 @@ class Pool(Executor):
         return future
 
     def _hand_on(self, future: Future[Any], done: Future[Any]) -> None:
-        """The result, or what went wrong in the function's own words."""
+        """Pass on the result, or the exception that the function raised."""
         errors, error = self._cluster.ray.exceptions, done.exception()
         if error is None:
             future.set_result(done.result())
@@ -378,7 +378,7 @@ class Pool(Executor):
             future.set_exception(RuntimeError(f"{str(error).partition(chr(10))[0]}"))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Interrupt what is not done, if asked to, as Ctrl-C does, and wait for it."""
+        """Wait for all calls; with `cancel_futures`, interrupt them first, as Ctrl-C does."""
         if cancel_futures:
             for result in self._results:
                 self._cluster.ray.cancel(result)
@@ -392,12 +392,12 @@ def threads_of(run: Run) -> int:
 
 
 @contextmanager
-def _sentence(ray: Any) -> Iterator[None]:
+def _cluster_loss_explained(ray: Any) -> Iterator[None]:
     """Turn the end of the whole cluster into one sentence."""
     try:
         yield
     except ray.exceptions.RayError as error:
         raise ClusterError(
-            "The Ray cluster is gone; every run is kept as it last saved itself: the same command "
-            "continues once a cluster is there."
+            "The Ray cluster is gone; every run's last checkpoint is kept: the same command "
+            "continues once a cluster is running."
         ) from error

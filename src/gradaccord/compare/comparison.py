@@ -1,4 +1,4 @@
-"""The outcome of a comparison as types, and `comparison.json`, where it is kept."""
+"""The results of a comparison as types, and the file `comparison.json` that holds them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNSEEN = "zero-shot average"  # over those that were never trained on, if there 
 
 
 class NoSkill(BaseModel):
-    """What predictors without skill score, in percent: a guess, and always the same answer."""
+    """Scores without skill, in percent: of random guesses, and of always the same prediction."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -42,7 +42,7 @@ class Standing(BaseModel):
 
     method: str  # as `Spec.parse` reads it
     is_control: bool
-    seeds: tuple[int, ...]  # those that finished
+    seeds: tuple[int, ...]  # of the runs that finished
     scores: dict[str, Mean]  # task -> main metric in percent, and `AVERAGE` and `UNSEEN`
     vs_baseline: Difference  # of the average, as is `vs_control`
     control: str | None  # the strongest of its controls
@@ -75,7 +75,7 @@ class Standing(BaseModel):
         )
 
     def marked(self, task: str) -> str:
-        """Its score on a task, with a star where `mark` says why."""
+        """Its score on a task, with a star if it shows no skill."""
         shown = str(self.scores.get(task, "–"))
         return f"{shown} *" if self.marks.get(task) else shown
 

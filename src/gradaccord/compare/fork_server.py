@@ -1,9 +1,9 @@
-"""A process that has imported everything and forks a run when it is asked to: no run waits for imports.
+"""A server process that has imported everything, and forks runs, so that none waits for imports.
 
     python -m gradaccord.compare.fork_server
 
-It reads an order a line, and answers with the number of the run's process and later with its exit
-code. It ends with whoever started it; its runs, whose parent it is, then save themselves and end.
+It reads one order per line, and answers with the id of the run's process and later with its exit
+code. It ends with the process that started it; its runs, whose parent it is, then save and end.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ import torch
 
 from gradaccord.runs.interrupts import PARENT
 
-# What a training run imports on its way, and what takes longest of that.
+# What a training run imports, the slowest imports among it.
 IMPORTED = (
     *("gradaccord.cli.app", "gradaccord.cli.train_screen", "gradaccord.train.run"),
     *("accelerate", "transformers", "torch._dynamo", "torch.distributed.tensor", "numpy"),
 )
-POLL = 0.1  # seconds between two looks at the runs
+POLL = 0.1  # seconds between two checks of the runs
 LOST = 1  # the exit code of a run whose server was killed
 
 
 def can_fork() -> bool:
-    """Whether runs may be forked: an accelerator does not survive it, nor can every system."""
+    """Whether runs may be forked: not every system can, and an accelerator does not survive it."""
     return sys.platform == "linux" and not torch.accelerator.is_available()
 
 
 class ForkServer:
-    """The side of whoever wants runs. The process begins with the first of them."""
+    """The client, which asks for runs. The server process begins with the first of them."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -72,12 +72,12 @@ class ForkServer:
             "threads": threads,
         }
         assert self._process.stdin is not None
-        with suppress(BrokenPipeError):  # then no answer comes, either
+        with suppress(BrokenPipeError):  # then no answer comes
             self._process.stdin.write(json.dumps(order).encode() + b"\n")
             self._process.stdin.flush()
         while not self._started:
             if not self._read(wait=True):
-                raise OSError("The process that starts runs has ended: give the command again.")
+                raise OSError("The process that starts runs has ended: repeat the command.")
         return Forked(self, self._started.pop())
 
     def code_of(self, pid: int) -> int | None:
@@ -88,7 +88,7 @@ class ForkServer:
         return self._codes.get(pid)
 
     def _read(self, *, wait: bool) -> bool:
-        """Take the answers that are there; whether more may come."""
+        """Read the answers that have come; returns whether more may come."""
         assert self._process is not None
         assert self._process.stdout is not None
         file = self._process.stdout.fileno()
@@ -129,7 +129,7 @@ class Forked:
         return self.returncode
 
     def send_signal(self, sig: int) -> None:
-        """Unless it has ended."""
+        """Send a signal, unless the run has ended."""
         if self.poll() is None:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, sig)
@@ -144,9 +144,9 @@ class Forked:
 def serve() -> None:
     """Fork a run for every order, until standard input is closed."""
     answers = os.dup(1)
-    os.dup2(2, 1)  # what a module prints is no answer
+    os.dup2(2, 1)  # answers are not mixed with what a module prints
     for name in IMPORTED:
-        with suppress(ImportError):  # then a run says what is missing
+        with suppress(ImportError):  # the run itself reports what is missing
             importlib.import_module(name)
     going: set[int] = set()
     rest = b""
@@ -180,7 +180,7 @@ def _run(
     """In the fork: what `python -m gradaccord` does with these arguments."""
     code: Any = 1
     try:
-        os.setsid()  # Ctrl-C reaches it from the comparison alone, once
+        os.setsid()  # Ctrl-C reaches it only through the comparison, once
         for target, path, mode in ((0, os.devnull, os.O_RDONLY), (1, output, os.O_WRONLY)):
             file = os.open(path, mode | os.O_CREAT | os.O_APPEND, 0o666)
             os.dup2(file, target)

@@ -1,4 +1,4 @@
-"""What a node of a cluster does for a run: train it in a process, and hand over what it writes."""
+"""What a cluster node does for a run: train it in a process, and send back the files it writes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gradaccord.runs.files import write_atomic
 from gradaccord.version import __version__
 
 EVERY = 1.0  # seconds between two reports
-SHARE = 0.05  # of the time, at most, that handing files over may take
+SHARE = 0.05  # of the time, at most, that sending files may take
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Copier:
 
 @dataclass(frozen=True)
 class Order:
-    """A run, as a node is told of it.
+    """What a node is told about a run.
 
     folder: where the command has it. mark: a file beside it, and what it holds: a node that reads the
     same there sees the command's files, and trains in that folder.
@@ -75,7 +75,7 @@ class Order:
     version: str = __version__
 
 
-Report = Callable[[Changes | None], int]  # tells the command; how often it has asked to stop
+Report = Callable[[Changes | None], int]  # sends changes; returns how often the command asked to stop
 
 
 def train_on_node(order: Order, files: Callable[[], Changes], report: Report) -> int:
@@ -120,7 +120,7 @@ def _wait(process: subprocess.Popen[bytes], seconds: float) -> None:
 
 @contextmanager
 def _place(order: Order, files: Callable[[], Changes]) -> Iterator[tuple[Path, Copier | None]]:
-    """The folder to train in; where the command's is not seen, one of the node's own and its copier."""
+    """The folder to train in: the command's if seen here, else a temporary one with its copier."""
     path, text = order.mark
     try:
         seen = path.read_text() == text
@@ -144,9 +144,9 @@ def all_files(folder: Path) -> Changes:
 
 
 def _files(folder: Path) -> dict[str, tuple[int, int]]:
-    """What is there: names with time and size. Locks and what is half written are left out."""
+    """Names of the files, with time and size; without locks and files that are half written."""
     found = {}
-    for place, folders, names in os.walk(folder):  # passes over folders that go while it looks
+    for place, folders, names in os.walk(folder):  # skips folders that vanish meanwhile
         folders[:] = filter(_is_whole, folders)
         for path in (Path(place, name) for name in names if _is_whole(name)):
             with suppress(OSError):

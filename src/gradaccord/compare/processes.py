@@ -34,7 +34,7 @@ from gradaccord.train.progress import NOW
 
 OUTPUT = "output.txt"  # what a run printed
 WANTED = "wanted.yaml"  # the configuration that its process is given
-POLL = 0.5  # seconds between two looks at the processes
+POLL = 0.5  # seconds between two checks of the processes
 
 
 class Job(Protocol):
@@ -66,7 +66,7 @@ class Runner(Protocol):
         """Start one run of a comparison or sweep in its folder, or go on with it."""
 
     def at_once(self, runs: Sequence[Run], data: Path | None) -> int:
-        """How many such groups of runs a sweep does side by side."""
+        """How many such groups of runs a sweep does at a time."""
 
     def pool(self) -> Executor:
         """Workers for functions that are not training runs."""
@@ -87,7 +87,7 @@ class Run:
 
     @property
     def label(self) -> str:
-        """What a screen calls it."""
+        """Its name on a screen."""
         return f"{self.spec}, seed {self.seed}"
 
     @property
@@ -107,13 +107,13 @@ class Run:
 
     @property
     def now(self) -> str:
-        """What it does beside steps, by the last line that it printed; empty if it takes steps."""
+        """What it does instead of steps, by the last line that it printed; empty if it takes steps."""
         last = tail(self.folder / OUTPUT)[-1:]
         return last[0].partition(NOW)[2].strip() if last else ""
 
 
 class Shown(Protocol):
-    """What a screen tells of one run."""
+    """What a screen needs to know about one run."""
 
     failure: str | None
 
@@ -135,7 +135,7 @@ class Shown(Protocol):
 
     @property
     def now(self) -> str:
-        """What it does beside steps; empty if it takes steps."""
+        """What it does instead of steps; empty if it takes steps."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class Progress:
 
 
 class Pace:
-    """The time that is left, by how long it took to come this far."""
+    """Estimates the time left from the progress so far."""
 
     def __init__(self, runs: Sequence[Shown]) -> None:
         self._runs, self._began = runs, time.monotonic()
@@ -185,7 +185,7 @@ class Processes:
         return self.server.start(arguments, run.folder / OUTPUT, _environment(threads), threads)
 
     def at_once(self, runs: Sequence[Run], data: Path | None) -> int:
-        """One: the next trial is chosen by what became of this one."""
+        """One: the next trial depends on the result of this one."""
         return 1
 
     def pool(self) -> Executor:
@@ -206,8 +206,7 @@ def run_all(
     show: Callable[[Progress], None] = lambda progress: None,
     say: Callable[[str], None] = lambda sentence: None,
 ) -> None:
-    """Do what is not done yet, as many at a time as `runner` takes. A run that dies leaves the others
-    going.
+    """Run what is not done yet, as many at a time as `runner` takes. If a run dies, the others go on.
 
     On Ctrl-C, SIGTERM and SIGHUP every run is asked to save itself, and waited for; a second one
     stops them at once, each at its last checkpoint.
@@ -216,7 +215,7 @@ def run_all(
         _reuse(run)
     waiting = [run for run in runs if not run.done]
     for run in waiting:
-        write_wanted(run)  # all of them: if it is cut short, those never begun are known to be missing
+        write_wanted(run)  # all of them: after an interrupt, those never begun are known to be missing
     active: list[Run] = []
     pace = Pace(runs)
     with _signals_as_ctrl_c():
@@ -300,13 +299,13 @@ def _reuse(run: Run) -> None:
 
 
 def write_wanted(run: Run) -> None:
-    """Its folder, with the configuration that it is to train."""
+    """Make a run's folder, and write the configuration that it is to train."""
     run.folder.mkdir(parents=True, exist_ok=True)
     write_config(run.config, run.folder / WANTED)
 
 
 def start_process(folder: Path, data: Path | None, threads: int) -> subprocess.Popen[bytes]:
-    """Train the configuration in a folder there, or go on where it was, in a process of its own."""
+    """Train the configuration in a folder in a process of its own, or continue the run there."""
     with (folder / OUTPUT).open("ab") as output:
         return subprocess.Popen(
             [sys.executable, "-m", "gradaccord", *_arguments(folder, data)],
@@ -314,7 +313,7 @@ def start_process(folder: Path, data: Path | None, threads: int) -> subprocess.P
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
             env={**_environment(threads), PARENT: str(os.getpid())},
-            start_new_session=True,  # Ctrl-C reaches it from us alone, once
+            start_new_session=True,  # Ctrl-C reaches it only through us, once
         )
 
 

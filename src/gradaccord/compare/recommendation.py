@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from gradaccord.methods.registry import BASELINE, METHODS, SINGLE_TASK
 from gradaccord.probe.conflict import Conflict, OneTask, PairOfTasks
 
-# A projection takes this share off a gradient at most; below, methods have nothing to mend.
+# A projection takes at most this share off a gradient; a weaker conflict needs no method.
 SMALL_CONFLICT = 0.05
 # Beside a gradient of twice the length a task has a cosine of 0.45 at most with the sum of both,
 # if they are orthogonal.
 LONG = 2.0
-RULED_OUT = 0.3  # a conflict that must be ruled out before plain training is called the method
+RULED_OUT = 0.3  # a conflict that must be ruled out before plain training is recommended
 NORMALIZED = f"{BASELINE}:normalize=True"
 
 
@@ -25,7 +25,7 @@ class Recommendation:
 
 
 def why(method: str) -> str:
-    """What a recommended method does: its summary, but for those that have none of their own."""
+    """What a recommended method does: its summary, or words for the two that have none."""
     if method == SINGLE_TASK:
         return "one model for each: whether sharing helps at all"
     if method == NORMALIZED:
@@ -34,7 +34,7 @@ def why(method: str) -> str:
 
 
 def conflicts(pair: PairOfTasks) -> bool:
-    """Whether two tasks conflict beyond noise, and enough for a method to mend."""
+    """Whether two tasks conflict beyond noise, and enough for a method to help."""
     return pair.cosine.high < 0 and pair.cosine.value <= -SMALL_CONFLICT
 
 
@@ -63,7 +63,7 @@ def recommend(found: Conflict) -> Recommendation:
 
 def _alone(task: OneTask) -> str:
     return (
-        f"One task, {task.name}: nothing can be said from conflict. Two of its batches have a cosine "
+        f"One task, {task.name}: there is none to conflict with. Two of its batches have a cosine "
         f"of {task.batches.cosine:.2f} on average, {task.batches.apart:.0%} of the pairs below 0. You "
         "can try the methods for one task, at their cost."
     )
@@ -71,9 +71,9 @@ def _alone(task: OneTask) -> str:
 
 def _plain(found: Conflict) -> str:
     if all(pair.cosine.low > -RULED_OUT for pair in found.pairs):
-        return f"Nothing here asks for a gradient method: plain training (`{BASELINE}`) is enough."
+        return f"Nothing here calls for a gradient method: plain training (`{BASELINE}`) is enough."
     return (
-        f"Nothing that was found asks for a gradient method: begin with plain training (`{BASELINE}`). "
+        f"Nothing found calls for a gradient method: begin with plain training (`{BASELINE}`). "
         f"To rule out conflicts of -{RULED_OUT} and below, measure longer, with --seconds."
     )
 

@@ -1,4 +1,4 @@
-"""Before the first run: the budget, a check that every method can be built, and the list of runs."""
+"""Sets up a comparison: its budget, a check that every method can be built, the list of runs."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def check_builds(base: Config, specs: Sequence[Spec], budget: EqualBudget, probl
 def list_runs(
     base: Config, specs: Sequence[Spec], seeds: int, budget: EqualBudget, folder: Path
 ) -> list[Run]:
-    """Every method on every seed, seed by seed: one that stops early has still compared all methods."""
+    """Every method on every seed, seed by seed: an interrupted comparison still has all methods."""
     return [
         Run(spec, seed, folder / spec.folder / f"seed-{seed}", spec.config(base, seed, budget))
         for seed in range(seeds)

@@ -1,4 +1,4 @@
-"""What is compared: `dotprod:weight=0.2`, `sum+smart`, and the controls that each needs beside it."""
+"""Methods to compare, parsed from `dotprod:weight=0.2` or `sum+smart`, and the controls of each."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Spec:
         for one in added:
             if one not in ADDITIONS:
                 raise ValueError(
-                    f"The method {text!r} adds {one!r}: what can be added is {', '.join(ADDITIONS)}."
+                    f"The method {text!r} adds {one!r}: only {', '.join(ADDITIONS)} can be added."
                 )
         check_method(name, dict(options))
         try:
@@ -139,7 +139,7 @@ def parse_methods(text: str) -> list[Spec]:
 
 
 def short_names(methods: Iterable[str]) -> dict[str, str]:
-    """Method -> short name; the whole name where two would be called the same."""
+    """Method -> short name; the whole name where two would be the same."""
     short = {method: Spec.parse(method).short for method in methods}
     known = list(short.values())
     return {method: own if known.count(own) == 1 else method for method, own in short.items()}

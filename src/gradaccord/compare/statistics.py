@@ -11,8 +11,8 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer
 
 LEVEL = 0.05  # of false alarms, for all tests of a family together
-POWER = 0.8  # the share of tests that find an effect of the size that is called seen
-PAIRS = 3  # below, a t-test has next to no power, and two equal differences look certain
+POWER = 0.8  # the share of tests that detect an effect of size `smallest_effect`
+PAIRS = 3  # of fewer, a t-test has next to no power, and two equal differences look certain
 EQUAL = 1e-9  # of the scores: differences that vary by less are equal, and have no p value
 
 Key = TypeVar("Key", bound=Hashable)
@@ -123,13 +123,13 @@ class Difference(Mean):
 
     @property
     def p_text(self) -> str:
-        """The p value with the corrected one, or why there is none; what an unclear test could see."""
+        """The p value with the corrected one, or why there is none; what an unclear test can detect."""
         if self.no_p:
             return f"no p: {self.no_p}"
         known = (("p", self.p), ("Holm", self.p_holm))
         parts = [f"{name} {short_p(p)}" for name, p in known if not math.isnan(p)]
         if self.p_holm >= LEVEL:
-            parts.append(f"could see {self.smallest_effect:.2f}")
+            parts.append(f"could detect {self.smallest_effect:.2f}")
         return ", ".join(parts)
 
     def __str__(self) -> str:

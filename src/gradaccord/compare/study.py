@@ -1,4 +1,4 @@
-"""Where the Optuna study of a sweep is kept: in its folder, or where several machines share it."""
+"""Where the Optuna study of a sweep is stored: in its folder, or in a database."""
 
 from __future__ import annotations
 
@@ -64,18 +64,18 @@ def keep_copy(study: Any, folder: Path) -> None:
 
 
 def without_password(word: str) -> str:
-    """A word of the command line as it may be written down."""
+    """A word of the command line, without its password, to be recorded."""
     return re.sub(r"(://[^:/@]*):[^/]*@", r"\1:***@", word)
 
 
 def full(path: Path, error: BaseException) -> RunFolderError:
-    """The sentence about a study that cannot be written."""
+    """The error about a study that cannot be written."""
     why = str(getattr(error, "orig", None) or error).splitlines()[0]
     return RunFolderError(f"{path} cannot be written ({why}): make room, and repeat the command.")
 
 
 def _check_storage(folder: Path, storage: str | None) -> None:
-    """Refuse another storage than that of the sweep which is there: trials would mix."""
+    """Refuse a storage other than that of the sweep in the folder."""
     if storage is not None and storage != "journal" and "://" not in storage:
         raise ValueError(
             f"--storage is {storage!r}: write journal, or the address of a database, such as "
@@ -122,7 +122,7 @@ def _opened(folder: Path, storage: str | None, how: str, **options: Any) -> Any:
         if isinstance(error, SQLAlchemyError) and _is_full(error):
             raise full(path, error) from error
         raise ValueError(
-            f"{path} holds no sweep, or is damaged: remove it, or sweep into another --out."
+            f"{path} holds no sweep, or is damaged: remove it, or choose another --out."
         ) from error
     return study
 
@@ -140,7 +140,7 @@ def _storage(path: Path, storage: str | None) -> Any:
 
 
 def _connecting(path: Path) -> dict[str, Any]:
-    """How SQLite opens a file of any name: an address may not hold some."""
+    """How SQLite opens a file of any name: some names cannot be in an address."""
     return {"creator": partial(sqlite3.connect, path, check_same_thread=False)}
 
 

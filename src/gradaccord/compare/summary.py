@@ -1,4 +1,4 @@
-"""From finished runs to a `Comparison`: scores, differences and costs over seeds, and what they say."""
+"""Turns finished runs into a `Comparison`: scores, differences, costs over seeds, and findings."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ def summarise(runs: Sequence[Run]) -> Comparison:
         references=_references(first, split),
     )
     comparison = _with_corrected_p(comparison)
-    told = {
+    texts = {
         "remarks": remarks(comparison),
         "findings": (*findings(comparison), *unlearned(comparison)),
     }
-    return comparison.model_copy(update=told)
+    return comparison.model_copy(update=texts)
 
 
 def scores_by_seed(results: Mapping[int, Results], split: str) -> dict[str, dict[int, float]]:
@@ -116,8 +116,9 @@ def remarks(comparison: Comparison) -> tuple[str, ...]:
         found.append(comparison.budget.sentence)
     if comparison.references:
         found.append(
-            "Chance is a guess, majority always the same answer; * marks a method that predicts one "
-            "class or is not above majority by two standard errors at that number of examples."
+            "Chance is a random guess, majority always the same prediction; * marks a method that "
+            "predicts one class or is not above majority by two standard errors at that number of "
+            "examples."
         )
     for own in comparison.methods:
         for task in own.marks:
@@ -167,14 +168,14 @@ def findings(comparison: Comparison) -> tuple[str, ...]:
 
 
 def unlearned(comparison: Comparison) -> list[str]:
-    """What to do first where the baseline has learned nothing on any seed."""
+    """What to do first if the baseline has learned nothing on any seed."""
     baseline = comparison.baseline
     tasks = [task for task, marks in baseline.marks.items() if len(marks) == len(baseline.seeds)]
     if not tasks:
         return []
     return [
         f"{short_names([baseline.method])[baseline.method]} itself is on no seed clearly better than a "
-        f"constant answer on {', '.join(tasks)}: train longer (train.epochs), at a higher rate "
+        f"constant prediction on {', '.join(tasks)}: train longer (train.epochs), at a higher rate "
         "(train.lr) or on more examples before comparing methods."
     ]
 

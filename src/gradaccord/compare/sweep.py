@@ -1,4 +1,4 @@
-"""`gradaccord sweep`: which options are best, by Optuna, kept on disk and resumed."""
+"""Hyper-parameter search by Optuna (`gradaccord sweep`), kept on disk and resumed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gradaccord.train.config import Config
 from gradaccord.train.config_file import check_config, read_own_config
 
 BEST = "best.yaml"
-FAILURE = "failure"  # of a trial: what became of it
+FAILURE = "failure"  # of a trial: why it failed
 CHOOSING = ".choosing"  # the lock of the folder that several commands share
 
 
@@ -55,7 +55,7 @@ class Range:
                 f"The range {text!r} is not between two numbers: write LOW..HIGH."
             ) from None
         if not first < last:
-            raise ValueError(f"The range {text!r} is empty: the lower number comes first.")
+            raise ValueError(f"The range {text!r} is empty: give the lower number first.")
         whole = low.strip().isdigit() and high.strip().isdigit()
         return cls(key.strip(), low=first, high=last, log=first > 0 and last / first >= 10, whole=whole)
 
@@ -69,7 +69,7 @@ class Range:
 
 
 def one_command_in(folder: Path) -> FileLock:
-    """While it is entered, no other command takes a trial of a shared sweep or writes its files."""
+    """A lock: no other command takes a trial of a shared sweep or writes its files."""
     return FileLock(folder / CHOOSING, is_singleton=True)  # so that it can be entered twice
 
 
@@ -135,7 +135,7 @@ class _OwnTrial:
 
 @dataclass
 class _Search:
-    """Which trials are to be done here, and what came of them."""
+    """Takes the trials that are to be done here, and records their results."""
 
     base: Config
     ranges: Sequence[Range]
@@ -190,10 +190,10 @@ class _Search:
         return trial
 
     def _choose(self, own: _OwnTrial, alone: bool) -> None:
-        """Its settings and runs. alone: no other trial is going, whose settings would be avoided."""
+        """Choose its settings and runs. alone: no other trial is going, so none is avoided."""
         import optuna
 
-        # Of the trial's own seed: its settings depend on the trials before it and on nothing else.
+        # Seeded by the trial: its settings depend on the trials before it and on nothing else.
         seed = self.base.train.seed + own.trial.number
         self.study.sampler = optuna.samplers.TPESampler(
             seed=seed, n_startup_trials=5, constant_liar=not alone
@@ -222,7 +222,7 @@ class _Search:
         ]
 
     def give_up(self, batch: Sequence[_OwnTrial]) -> None:
-        """Something went wrong that another attempt would meet again."""
+        """Mark trials as failed, for an error that another attempt would meet again."""
         import optuna
         from sqlalchemy.exc import SQLAlchemyError
 
@@ -231,7 +231,7 @@ class _Search:
                 self.study.tell(own.trial, state=optuna.trial.TrialState.FAIL)
 
     def conclude(self, own: _OwnTrial) -> None:
-        """Tell Optuna, and the user, what came of a trial."""
+        """Tell Optuna and the user the result of a trial."""
         import optuna
 
         shown = f"trial {own.trial.number}: {settings_text(own.chosen)}"
@@ -249,7 +249,7 @@ class _Search:
 
 
 def settings_text(chosen: Mapping[str, Any]) -> str:
-    """Settings in short; `best.yaml` has every digit."""
+    """Settings with four digits; `best.yaml` has all."""
     return ", ".join(
         f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}"
         for key, value in chosen.items()

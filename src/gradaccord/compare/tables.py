@@ -29,7 +29,7 @@ def write_tables(comparison: Comparison, folder: Path) -> list[Path]:
 
 
 def markdown(comparison: Comparison) -> str:
-    """A Markdown table of all that is known, with the remarks below it."""
+    """A Markdown table of all results, with the remarks below it."""
     lines = [[escape.markdown(cell) for cell in row] for row in rows(comparison)]
     lines.insert(1, ["---"] * len(lines[0]))
     text = "\n".join(map(escape.table_row, lines))
@@ -46,7 +46,7 @@ def _headings(comparison: Comparison) -> list[str]:
 
 
 def rows(comparison: Comparison) -> list[list[str]]:
-    """The headings, a line a method, then chance and majority below the scores."""
+    """The headings, a line per method, then chance and majority below the scores."""
     found = [_headings(comparison), *(_cells(own, comparison) for own in comparison.methods)]
     for what in NoSkill.model_fields if comparison.references else ():
         known = {task: f"{getattr(own, what):.2f}" for task, own in comparison.references.items()}
@@ -76,7 +76,7 @@ def _cells(own: Standing, comparison: Comparison) -> list[str]:
 
 
 def _csv_lines(comparison: Comparison) -> list[list[Any]]:
-    """One line a method and task; what belongs to the method as a whole stands beside its average."""
+    """One line per method and task; what belongs to the method as a whole is beside its average."""
     lines: list[list[Any]] = [
         ["method", "control", "task", "metric", "mean", "standard error", "seeds", "chance",
          "majority", "marked", "to baseline", *(f"{what} to baseline" for what in P_COLUMNS),

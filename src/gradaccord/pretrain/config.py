@@ -1,4 +1,4 @@
-"""The configuration of pretraining: what its YAML file may say, with its defaults.
+"""The configuration of pretraining: the keys of its YAML file, with their defaults.
 
 model: {name: bert, hidden_size: 256, num_hidden_layers: 4}    # from scratch; or a folder to continue
 tokenizer: {kind: unigram, size: 8000}
@@ -55,13 +55,13 @@ class TokenizerConfig(Section, FromName):
 
 
 class PretrainTrainConfig(Section):
-    """How long, how fast, and what is kept."""
+    """The length of a run, its batches, learning rate and checkpoints."""
 
     steps: Count | None = Field(None, description="Optimiser steps.")
     epochs: Positive | None = Field(
         None, description="Instead of steps: as many tokens as this many passes over all texts."
     )
-    batch_size: Count = Field(64, description="Sequences a step, over all processes.")
+    batch_size: Count = Field(64, description="Sequences per step, over all processes.")
     micro_batches: Count = Field(1, description="Parts that a batch is computed in, to save memory.")
     lr: Positive = Field(5e-4, description="The highest learning rate.")
     schedule: Literal["linear", "cosine", "constant"] = Field(
@@ -81,7 +81,7 @@ class PretrainTrainConfig(Section):
     save_every: Share | Count = Field(
         0.05, description="Steps, or a share of the run, between checkpoints."
     )
-    seed: int = Field(0, description="Of weights, batches, masks and dropout.")
+    seed: int = Field(0, description="Seed of weights, batches, masks and dropout.")
     threads: Count | None = Field(None, description="Torch threads on the CPU; default: all cores.")
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""The steps of pretraining: batches, masks, loss by language, held-out losses, checkpoints."""
+"""The training loop of pretraining: batches, masks, loss by language, held-out losses, checkpoints."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Loop:
         return True
 
     def each_step(self, log: Log) -> Iterator[int]:
-        """Take the steps, and do what is due after each."""
+        """Take the steps, with evaluations and checkpoints where they are due."""
         train = self.config.train
         self._began = (self.step, self.seconds)
         while self.step < self.problem.steps:
@@ -256,7 +256,7 @@ class Loop:
         now.seconds_left = left * pace + math.ceil(due) * evaluation
 
     def doing(self, what: str, done: float = 0, total: float = 0) -> None:
-        """Show what is done besides steps."""
+        """Show what is done instead of steps."""
         self.progress.doing, self.progress.done, self.progress.total = what, done, total
         self.show(self.progress)
 

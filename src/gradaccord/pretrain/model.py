@@ -18,7 +18,7 @@ from gradaccord.models.trunks.loading import minilm_folder
 from gradaccord.pretrain.config import PretrainConfig
 
 BLOCK = 64  # rows of logits at once
-SHORT = 512  # tokens; of longer sequences the products would take too much memory
+SHORT = 512  # tokens; longer sequences' attention matrices would take too much memory
 
 
 def source_of(config: PretrainConfig) -> str | None:
@@ -50,7 +50,7 @@ def source_of(config: PretrainConfig) -> str | None:
 def make_model(
     config: PretrainConfig, source: str | None, tokens: HuggingFaceTokens
 ) -> tuple[Any, str]:
-    """The model, fresh or from `source`, and words for which; an error if it has too few positions."""
+    """The model, fresh or from `source`, and a phrase for which; an error for too few positions."""
     if source is None:
         model, weights = _fresh(config, tokens), "fresh weights"
     else:
@@ -60,7 +60,7 @@ def make_model(
     if limit is not None:
         if config.length > limit:
             raise ValueError(
-                f"`length` is {config.length}, and the model has {limit} positions: lower it."
+                f"`length` is {config.length}, and the model has {limit} positions: lower `length`."
             )
         tokens.tokenizer.model_max_length = min(tokens.tokenizer.model_max_length, limit)
     return model, weights
@@ -98,7 +98,7 @@ def _fresh(config: PretrainConfig, tokens: HuggingFaceTokens) -> Any:
 
 
 def use_fast_attention(model: Any, device: torch.device, precision: str, length: int) -> None:
-    """Take matrix products for short sequences in bf16 on a CPU.
+    """Use eager attention (plain matrix products) for short sequences in bf16 on a CPU.
 
     There the fused attention's backward pass, which torch takes without dropout, costs four times as
     much: 17 % of a step of 4 layers.
@@ -146,7 +146,7 @@ class _TokenLosses(torch.autograd.Function):
     """Cross-entropy of each row of logits, computed in float32 a few rows at a time.
 
     `cross_entropy(logits.float(), ...)` fills four matrices of the logits' size, which are the
-    largest of a step: it took a quarter of its time. This fills one, the gradient.
+    largest of a step, and took a quarter of the step's time. This fills one, the gradient.
     """
 
     @staticmethod

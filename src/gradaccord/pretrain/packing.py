@@ -50,7 +50,7 @@ def pack(
     """A language's training texts (role 0) or held-out ones (1), tokenised or from the cache."""
     end = tokens.tokenizer.sep_token_id
     if end is None or tokens.tokenizer.cls_token_id is None:
-        raise ValueError("The tokenizer has no tokens [CLS] and [SEP], or <s> and </s>: take another.")
+        raise ValueError("The tokenizer has no tokens [CLS] and [SEP], or <s> and </s>: use another.")
 
     def make() -> Kept:
         flat, begins, count, coming = Growing(), Growing(), 0, texts.of_role(role)

@@ -18,7 +18,7 @@ from gradaccord.pretrain.tokenizer import trained_tokenizer
 from gradaccord.runs.launcher import fewer_than_asked
 from gradaccord.runs.ranks import where
 
-UNKNOWN = 0.02  # share of unknown tokens above which a sentence tells of them
+UNKNOWN = 0.02  # share of unknown tokens above which there is a warning
 SHOWN = 6  # languages named in a sentence
 
 

@@ -31,14 +31,14 @@ class HeldOut(BaseModel):
 
 
 class PretrainResults(Versioned):
-    """The last evaluation is of the saved model. unigrams: held-out loss of token frequencies alone."""
+    """The last evaluation is of the saved model. unigrams: held-out loss of a unigram model."""
 
     FILE: ClassVar[str] = RESULTS
 
     finished: str
     model: str
     weights: int
-    pieces: int
+    pieces: int  # of the vocabulary
     seed: int
     steps: int
     tokens: int  # seen, special ones included
@@ -70,7 +70,7 @@ class PretrainProgress:
     tokens_per_second: float = math.nan
     losses: Losses = field(default_factory=dict)  # running means
     last: HeldOut | None = None
-    doing: str = ""  # what is done besides steps
+    doing: str = ""  # what is done instead of steps
     done: float = 0.0
     total: float = 0.0  # 0: unknown
 

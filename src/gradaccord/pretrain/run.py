@@ -1,4 +1,4 @@
-"""One run of masked-LM pretraining: set up, train or continue, save the model; or a dry run.
+"""One run of masked-LM pretraining: set up, train or resume, save the model; or a dry run.
 
 It shares `runs/` with `train` but has its own loop (`pretrain/loop.py`): there is one loss and no
 method to choose, so that a step is forward, backward and AdamW, and no task's gradient is kept.
@@ -30,7 +30,7 @@ from gradaccord.runs.files import CONFIG, LOG, MODEL
 from gradaccord.runs.lock import locked_by_main
 from gradaccord.runs.log import Log, cut_to_step
 from gradaccord.runs.ranks import make_accelerator, others_alive
-from gradaccord.runs.run_folder import how_it_goes_on, results_so_far, write_down
+from gradaccord.runs.run_folder import results_so_far, resumed_message, write_start
 from gradaccord.runs.usage import peak_memory
 
 TOKENIZER = "tokenizer"  # the folder of the run's tokenizer, until the model is saved with it
@@ -66,7 +66,7 @@ def pretrain(
             say(f"{folder} holds a finished run: nothing to do.")
             return finished
         if main:
-            write_down(config, folder, command, resume)
+            write_start(config, folder, command, resume)
         watch = Watch(
             lambda *now: show(PretrainProgress(0, 0, doing=now[0], done=now[1], total=now[2])), say
         )
@@ -83,7 +83,7 @@ def pretrain(
             loop = Loop(config, problem, folder, accelerator, show, say)
             continued = resume and loop.resume()
             if resume:
-                say(how_it_goes_on(continued, loop.step))
+                say(resumed_message(continued, loop.step))
             if continued and main:
                 cut_to_step(folder / LOG, loop.step, say)
             log = Log(folder / LOG if main else None, append=continued)

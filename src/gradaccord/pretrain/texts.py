@@ -1,4 +1,4 @@
-"""The texts of pretraining by language: read, texts of evaluation sets left out, a part held out."""
+"""Pretraining texts by language: reads them, leaves out texts of evaluation sets, holds some out."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EVERY_SET = "all"
 
 @dataclass(frozen=True)
 class Texts:
-    """The texts of one language. forbidden: hashes of texts that must not be seen."""
+    """The texts of one language. forbidden: hashes of texts that must not be used."""
 
     language: str
     parts: Sequence[Sequence[Any]]  # examples of some kind
@@ -115,7 +115,7 @@ def _read(
         files = [file for name, file in there if name.endswith(".txt") and not file.member]
         if not files:
             raise ValueError(f"The folder {path} of `texts` holds no file that ends in .txt.")
-        # Without a language every file is one: de.txt.gz, or de/2019.txt.
+        # Without a language, names give it: de.txt.gz, or de/2019.txt.
         named: dict[str, list[Path]] = {}
         for file in files:
             inside = file.path.relative_to(path).parts[0]
@@ -125,8 +125,8 @@ def _read(
         return {language or path.name.partition(".")[0]: _files([path], encoding, watch)}
     if path.suffix in (".txt", ".gz", ".bz2", ".zst", ".jsonl", ".csv", ".tsv", ".parquet", ".zip"):
         raise ValueError(
-            f"`texts` names {source}, which does not exist: relative paths start at the folder of the "
-            "YAML file, on the command line at the current one."
+            f"`texts` names {source}, which does not exist: relative paths start at the YAML file's "
+            "folder, those on the command line at the current one."
         )
     names = [source]
     if not source.startswith(registry.HUB) and "/" not in source:
@@ -159,7 +159,7 @@ def _train_split(name: str, folder: Path | None, watch: Watch) -> Sequence[Any]:
 
 
 def _forbidden(config: PretrainConfig, folder: Path | None, watch: Watch) -> torch.Tensor:
-    """Hashes of every text and sentence in the sets to leave out, from the cache if they were read."""
+    """Hashes of every text and sentence in the sets to leave out, from the cache if it has them."""
     names: list[str] = []
     for name in config.leave_out:
         if name == EVERY_SET or (not Path(name).is_file() and "/" not in name):

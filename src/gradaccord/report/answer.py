@@ -1,4 +1,4 @@
-"""The picture on top of a comparison's page: what was found, and what could have been found."""
+"""The forest plot on top of a comparison's page: differences, and what tests could detect."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def forest_plot(data: ReportData) -> Figure | None:
         forest([row for row in rows if row[1]], "points", "Differences of averages, with intervals."),
         f"● to {usual}, ◆ to the method's own control (left out where that is {usual}); lines: 95 % "
         "intervals over seeds, not corrected for multiple tests. Grey: too small for the test to "
-        "notice four times in five. Right of zero is better.",
+        "detect four times in five. Right of zero is better.",
     )
 
 

@@ -1,7 +1,7 @@
-"""The charts of pages, as inline SVG; pictures in files are drawn by matplotlib.
+"""The charts of reports, as inline SVG; pictures in files are drawn by matplotlib.
 
-What it buys over embedded pictures: charts follow the page's light or dark theme, every mark has a
-tooltip, every chart a text for those who cannot see it, and a page with sixty of them stays small.
+Unlike embedded pictures, charts follow the page's light or dark theme, every mark has a tooltip,
+every chart an alternative text, and a page with sixty of them stays small.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from gradaccord.report.svg import (
 
 FEW = 12  # points of a line that are also marked one by one
 CURVE = 4  # points that make a curve; fewer are drawn as dots with their errors
-LETTER, LINE = 6.0, 12.0  # pixels that a letter and a line of words take
+LETTER, LINE = 6.0, 12.0  # pixels that a letter and a line of text take
 Place: TypeAlias = tuple[float, float]  # on the picture, in pixels
 
 
@@ -47,7 +47,7 @@ class Series:
 
     @property
     def points(self) -> list[tuple[float, float, float]]:
-        """Those that are numbers; an unknown error is none."""
+        """The points that are numbers; an unknown error counts as 0."""
         errors = list(self.error) or [0.0] * len(self.y)
         return [
             (x, y, e if math.isfinite(e) else 0.0)
@@ -58,7 +58,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Interval:
-    """A difference, half of its 95 % interval and the smallest that a test could see; NaN: unknown."""
+    """A difference, half of its 95 % interval and the smallest that a test can detect; NaN: unknown."""
 
     to: str
     mean: float
@@ -99,7 +99,7 @@ def forest(rows: Sequence[tuple[str, Sequence[Interval]]], unit: str, alt: str) 
                 left, right = at(-one.smallest), at(one.smallest)
                 parts.append(
                     f'<rect x="{left:.1f}" y="{y}" width="{right - left:.1f}" height="14" '
-                    f'class="unseen"><title>Differences below {one.smallest:.2f} are hard to see'
+                    f'class="unseen"><title>Differences below {one.smallest:.2f} are hard to detect'
                     "</title></rect>"
                 )
                 span = [(at(one.mean - one.half), y + 7), (at(one.mean + one.half), y + 7)]
@@ -123,9 +123,9 @@ def line_chart(
     alt: str,
     chance: float | None = None,
 ) -> str:
-    """Lines with bands, or dots with error bars where they are few; nothing if there is no number.
+    """Lines with bands, or dots with error bars if there are few; empty if there is no number.
 
-    chance: what a guess scores, drawn as a line; where it is far below, only its number is told.
+    chance: what a guess scores, drawn as a line; if it is far off, only its number is shown.
     """
     known = [one for one in series if one.points]
     if not known:
@@ -191,9 +191,9 @@ def dots(
     alt: str,
     steps: Sequence[tuple[float, float]] = (),
 ) -> str:
-    """Points with what each says when pointed at, the best one larger; steps: stairs beside them.
+    """Points with tooltips, the best one larger; steps: a line of stairs beside them.
 
-    Nothing for so few or such equal places that a table says more.
+    Empty for so few or such equal points that a table says more.
     """
     known = [point for point in points if math.isfinite(point[0]) and math.isfinite(point[1])]
     if len(known) < CURVE or len({x for x, _, _ in known}) < 2:
@@ -210,7 +210,7 @@ def dots(
 
 
 def bars(values: Sequence[tuple[str, float]], unit: str, alt: str) -> str:
-    """Horizontal bars, each below its name, with a line where 1 is."""
+    """Horizontal bars, each below its name, with a line at 1."""
     known = [(name, value) for name, value in values if math.isfinite(value)]
     if not known:
         return ""
@@ -243,7 +243,7 @@ def heat_map(
 ) -> str:
     """A square of numbers: blue above zero, orange below, the stronger the further off.
 
-    axes: what rows and columns are. The text for those who cannot see it tells a small one in full.
+    axes: what rows and columns are. The alternative text of a small one has all numbers.
     """
     if not names:
         return ""
@@ -295,15 +295,15 @@ def histogram(edges: Sequence[float], counts: Sequence[int], x_label: str, alt: 
 
 
 def _is_near(value: float, ys: Sequence[float]) -> bool:
-    """Whether an axis that shows it, too, still shows differences."""
+    """Whether an axis that includes the value still shows differences."""
     low, high = min(ys), max(ys)
     return low - (high - low) <= value <= high + (high - low)
 
 
 def _chance(value: float, frame: Frame, lines: Sequence[Sequence[Place]]) -> str:
-    """A dashed line where a guess would be, or its number at the edge that it lies beyond.
+    """A dashed line where a guess would be, or, if that is outside, its number at the edge.
 
-    lines: of the curves; the words stand where the fewest of them pass.
+    lines: the curves; the label is placed where the fewest of them pass.
     """
     shown = f"chance {number(round(value, 1))}"
     at = min(max(value, frame.y0), frame.y1)
@@ -333,14 +333,14 @@ def _along(points: Sequence[Place]) -> list[Place]:
 
 
 def _inside(crossed: Sequence[Place], left: float, bottom: float, width: float) -> int:
-    """How many places lie in the room of a line of words."""
+    """How many places lie in the box of a label."""
     return sum(
         left - 3 <= x <= left + width + 3 and bottom - LINE <= y <= bottom + 3 for x, y in crossed
     )
 
 
 def _aside(few: Sequence[Series], frame: Frame) -> dict[str, float]:
-    """How far each series' dots stand aside of their place, so that none covers another."""
+    """How far each series' dots are shifted sideways, so that none covers another."""
     across = sorted({frame.at(x, frame.y0)[0] for one in few for x, _, _ in one.points})
     gaps = [b - a for a, b in pairwise(across)]
     apart = min((gap for gap in gaps if gap > DIGIT), default=WIDTH / 4)  # below: the same place

@@ -26,12 +26,12 @@ from gradaccord.runs.versioned import first_mistake
 WANTED = "a folder of `gradaccord train`, `compare` or `sweep`"
 
 
-WHOLE = 64 << 20  # bytes of logs of which every step is read; of more every second, third, ...
+WHOLE = 64 << 20  # bytes of logs up to which every step is read; beyond, every second, third, ...
 
 
 @dataclass(frozen=True)
 class Steps:
-    """What figures show of a run's steps, as numbers side by side: a log may have a million lines."""
+    """What figures show of a run's steps, as columns of numbers: a log may have a million lines."""
 
     gradients: array[float] = field(default_factory=lambda: array("d"))  # batch gradients so far
     values: dict[str, array[float]] = field(
@@ -106,14 +106,14 @@ class ReportData:
 
     @property
     def split(self) -> str:
-        """The one that counts: test where all trained tasks have it, else dev."""
+        """The split that is compared: test where all trained tasks have it, else dev."""
         if self.comparison is not None:
             return self.comparison.split
         return self.runs[0].results.split
 
 
 def read_report_data(folder: Path) -> ReportData:
-    """A run's folder, or one that `gradaccord compare` wrote, be it finished or not."""
+    """The data of a run's folder, or of one that `gradaccord compare` wrote, finished or not."""
     if not folder.is_dir():
         raise ValueError(f"{folder} is not a folder: give {WANTED}.")
     if Results.exists(folder):
@@ -133,7 +133,7 @@ def read_report_data(folder: Path) -> ReportData:
         raise ValueError(f"{folder} holds {state}: give {WANTED} with at least one that is finished.")
     if Comparison.exists(folder):
         return _of_comparison(folder, runs, Comparison.read(folder))
-    found = runs_in(runs.values())  # it was cut short
+    found = runs_in(runs.values())  # it was interrupted
     read = {run.folder: run.results for run in found if run.results is not None}
     return _of_comparison(folder, runs, summarise(found), read)
 

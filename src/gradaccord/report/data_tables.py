@@ -1,4 +1,4 @@
-"""Tables of what the data of each task is like: splits, classes, an example as the model sees it."""
+"""Tables about the data of each task: splits, classes, an example as the model sees it."""
 
 from __future__ import annotations
 

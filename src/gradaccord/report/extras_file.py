@@ -1,4 +1,4 @@
-"""The `extras.json` beside runs: sections that another command leaves for their report."""
+"""The file `extras.json` beside runs: more sections of their report, e.g. those of `demo`."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class Picture(BaseModel):
     wide: bool = False
 
     def figure(self, folder: Path) -> Figure:
-        """With the file inside; its own light background keeps black lines readable in both themes."""
+        """The figure, with the file embedded; its light background keeps it readable in both themes."""
         content = b64encode(self._content(folder)).decode()
         size, alt = "wide" if self.wide else "narrow", escape(self.alt, quote=True)
         image = f'<img class="{size}" alt="{alt}" src="data:image/png;base64,{content}">'
         return Figure(self.id, self.title, image, self.caption)
 
     def _content(self, folder: Path) -> bytes:
-        """The picture's bytes; only from inside the folder, since the page may be given away."""
+        """The picture's bytes; only from inside the folder, since the page may be shared."""
         path = (folder / self.file.replace("\0", "")).resolve()
         if "\0" not in self.file and path.is_relative_to(folder.resolve()) and path.is_file():
             content = path.read_bytes()
@@ -41,7 +41,7 @@ class Picture(BaseModel):
                 return content
         raise ValueError(
             f"{folder / Extras.FILE} names the picture {self.file!r}, which is not a PNG inside its "
-            "folder: run the command that wrote it again."
+            "folder: repeat the command that wrote it."
         )
 
 

@@ -79,7 +79,7 @@ def _core_hours(record: FewShotRecord) -> str:
 
 
 def _groups(records: Sequence[FewShotRecord]) -> dict[str, list[FewShotRecord]]:
-    """Runs whose validation curves belong into one figure, by its name."""
+    """Runs whose validation curves belong in one figure, by its name."""
     found: dict[str, list[FewShotRecord]] = {}
     for record in records:
         s = record.settings

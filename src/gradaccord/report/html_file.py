@@ -1,4 +1,4 @@
-"""The HTML file of a report: sentences, tables and figures in one file that needs no other."""
+"""The HTML file of a report: sentences, tables and figures in one self-contained file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gradaccord.report.section import Figure, Section
 from gradaccord.report.svg import breakable
 
 PAGE, STYLE, SCRIPT = "page.html.j2", "style.css", "script.js"
-FIGURES_SHOWN = 9  # of a section; the others are folded away, or a phone scrolls for ever
+FIGURES_SHOWN = 9  # of a section; the others are folded, so that a phone need not scroll past them
 
 
 def fill(
@@ -52,7 +52,7 @@ def fill(
 
 
 class _Ids:
-    """Ids for the page out of any text, none twice."""
+    """Turns any text into an id that is unique on the page."""
 
     def __init__(self) -> None:
         self.given: dict[str, int] = {}

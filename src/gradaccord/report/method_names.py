@@ -1,4 +1,4 @@
-"""The key to a page's short names: every method, how it is written, and what it is."""
+"""The table of a page's short names: every method, how it is written, and what it is."""
 
 from __future__ import annotations
 

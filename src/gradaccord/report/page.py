@@ -30,7 +30,7 @@ def write_report(folder: Path, out: Path | None = None) -> Path:
     target = out if out is not None else folder / "report.html"
     if target.is_dir():
         raise ValueError(
-            f"`out` is the folder {target}: name a file, such as {target / 'report.html'}."
+            f"`out` is the folder {target}: give a file, such as {target / 'report.html'}."
         )
     text = render_sweep(folder) if is_sweep(folder) else render(read_report_data(folder))
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -100,7 +100,7 @@ def _kind(data: ReportData) -> str:
 
 
 def _about(data: ReportData) -> str:
-    """When, on what."""
+    """On which tasks, and when."""
     finished = max(run.results.finished for run in data.runs).replace("T", " ")
     tasks = ", ".join(data.runs[0].results.trained)
     count = len(data.runs)
@@ -127,12 +127,12 @@ def _findings(data: ReportData) -> list[str]:
         "One run says nothing about chance: gradaccord compare repeats it over seeds.",
     ]
     if no_skill:
-        found.insert(1, f"No better than a constant answer on {', '.join(no_skill)}.")
+        found.insert(1, f"No better than a constant prediction on {', '.join(no_skill)}.")
     return found if scores else found[1:]
 
 
 def _reached(results: Results, scores: Mapping[str, float]) -> str:
-    """Every score, or the average and the ends where they are many."""
+    """Every score; of many, the average, the lowest and the highest."""
     if len(scores) <= MOST_SCORES:
         return ", ".join(
             f"{value:.2f} % on {task} ({results.metrics[task]})" for task, value in scores.items()
@@ -149,7 +149,7 @@ def _reached(results: Results, scores: Mapping[str, float]) -> str:
 
 
 def _warnings(data: ReportData) -> list[str]:
-    """What a reader of the findings must know, too."""
+    """Warnings for readers of the findings."""
     if data.comparison is None:
         return []
     found = []
@@ -162,7 +162,7 @@ def _warnings(data: ReportData) -> list[str]:
     marked = {task: None for own in data.comparison.methods for task in own.marks}
     if marked:
         found.append(
-            "Some methods are no better than a constant answer (* below) on "
+            "Some methods are no better than a constant prediction (* below) on "
             f"{', '.join(marked)}: differences there may mean nothing."
         )
     if missing:
@@ -176,7 +176,7 @@ def _method(results: Results) -> str:
 
 
 def _time(cost: Cost) -> str:
-    """Processor time, or that of the clock where a resumed run does not know it."""
+    """Processor time; wall time for a resumed run, whose processor time is unknown."""
     if cost.cpu_seconds is None:
         return f"{cost.seconds:.0f} s"
     return f"{cost.cpu_seconds:.0f} s of processor time"

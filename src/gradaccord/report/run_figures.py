@@ -17,7 +17,7 @@ from gradaccord.runs.results import EvaluationRecord, Results
 from gradaccord.tasks.error_analysis import Confusion
 from gradaccord.tasks.task import main_score
 
-BINS = 40  # stretches of training that a curve of steps is averaged over
+BINS = 40  # intervals of training that a curve of steps is averaged over
 BUDGET = "batch gradients"
 
 Matrix = list[list[float | None]]
@@ -101,7 +101,7 @@ def alignment(data: ReportData) -> list[Figure]:
 
 
 def distance(data: ReportData) -> Figure:
-    """Figure: how far each method has moved the encoder, over training."""
+    """How far each method has moved the encoder, over training."""
     return over_evaluations(
         data,
         "distance",
@@ -113,7 +113,7 @@ def distance(data: ReportData) -> Figure:
 
 
 def cost(data: ReportData) -> list[Figure]:
-    """Processor time relative to the baseline; fewer than four methods have the table alone."""
+    """Processor time relative to the baseline; none for fewer than four methods."""
     if data.comparison is None or len(data.methods) < 4:
         return []
     usual = data.comparison.baseline.method
@@ -174,7 +174,7 @@ def over_evaluations(
     caption: str,
     chance: float | None = None,
 ) -> Figure:
-    """A line a method: means over seeds of the k-th evaluations. chance: what a guess scores."""
+    """One line per method: means over seeds of the k-th evaluations. chance: what a guess scores."""
     found = []
     for mark, (name, runs) in enumerate(data.methods.items()):
         several = list(zip(*(run.evaluations for run in runs), strict=False))
@@ -193,7 +193,7 @@ def over_steps(
     y_label: str,
     caption: str,
 ) -> Figure:
-    """A line a method: means over stretches of training, then over seeds."""
+    """One line per method: means over intervals of training, then over seeds."""
     ends = [run.steps.gradients[-1] for run in data.runs if run.steps]
     fewest = min((len(run.steps) for run in data.runs if run.steps), default=0)
     count = max(min(BINS, fewest), 1)

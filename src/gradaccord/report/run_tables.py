@@ -16,11 +16,11 @@ from gradaccord.report.section import NONE, Cell, Table, mean_cell, named, numbe
 from gradaccord.report.svg import cut
 from gradaccord.tasks.references import Reference
 
-MANY = 4  # tables of one sort that a reader scrolls over
+MANY = 4  # tables of worst examples; more are folded
 
 
 def leaderboard(data: ReportData) -> Table | None:
-    """All methods, the best first; what alignment costs in loss and time stands beside it."""
+    """All methods, the best first, with what alignment costs in loss and time."""
     comparison = data.comparison
     if comparison is None:
         return None
@@ -60,7 +60,7 @@ def leaderboard(data: ReportData) -> Table | None:
 
 
 def per_task(data: ReportData) -> Table | None:
-    """Main metrics of all methods on the split that counts."""
+    """Main metrics of all methods on the split that is compared."""
     comparison = data.comparison
     if comparison is None:
         return None
@@ -83,9 +83,9 @@ def per_task(data: ReportData) -> Table | None:
         "Task by task",
         ["method", AVERAGE, *headings],
         rows,
-        f"In percent on {comparison.split}, mean ± standard error over seeds. Chance is a guess, "
-        "majority always the same answer; * marks a method that predicts one class or is not above "
-        "majority by two standard errors at that number of examples.",
+        f"In percent on {comparison.split}, mean ± standard error over seeds. Chance is a random "
+        "guess, majority always the same prediction; * marks a method that predicts one class or is "
+        "not above majority by two standard errors at that number of examples.",
     )
 
 
@@ -110,7 +110,7 @@ def no_skill(data: ReportData) -> Table | None:
     ]  # fmt: skip
     return Table(
         "no-skill",
-        "No better than a constant answer",
+        "No better than a constant prediction",
         ["method", *tasks],
         rows,
         "Seeds whose score is below the majority's, within noise of it (two standard errors at that "
@@ -144,7 +144,7 @@ def differences(data: ReportData) -> Table | None:
             }
         )
 
-    averages, single = family([AVERAGE]), family(tasks)  # the question, and where to look further
+    averages, single = family([AVERAGE]), family(tasks)  # the main question, and details
     known = averages | single
     of_averages, of_tasks = (sum(not d.no_p for d in own.values()) for own in (averages, single))
     rows = [
@@ -167,18 +167,18 @@ def differences(data: ReportData) -> Table | None:
             f"to {data.names[baseline]}",
             "p",
             "Holm p",
-            "could see",
+            "detectable",
             "control",
             "to control",
             "p",
             "Holm p",
-            "could see",
+            "detectable",
         ],
         rows,
         "In percentage points, mean ± standard error of the differences seed by seed, p of the paired "
         "t-test. "
         + (_correction(of_averages, of_tasks) if of_averages or of_tasks else "")
-        + "Could see: the smallest true difference that the test finds four times in five. "
+        + "Detectable: the smallest true difference that the test finds four times in five. "
         f"Fewer than {PAIRS} pairs of seeds, or equal differences, have no p value.",
     )
 
@@ -213,8 +213,8 @@ def scores(data: ReportData) -> Table | None:
     if not rows or not splits:
         return None
     caption = (
-        f"In percent, at the best weights on dev (step {results.best_step}). Chance is a guess, "
-        "majority always the same answer."
+        f"In percent, at the best weights on dev (step {results.best_step}). Chance is a "
+        "random guess, majority always the same prediction."
     )
     more = [f"{what}, {split}" for split in splits for what in ("chance", "majority")]
     return Table("scores", "Scores", ["task", "metric", *splits, *more, "note"], rows, caption)
@@ -267,7 +267,7 @@ def costs(data: ReportData) -> Table:
 
 
 def worst(runs: Sequence[tuple[str, FinishedRun]]) -> list[Table]:
-    """The worst examples, a table a task; of the first of these methods and runs that has any."""
+    """The worst examples, one table per task; of the first of these methods and runs that has any."""
     found = []
     tasks = dict.fromkeys(task for _, run in runs for task in run.results.errors)
     for task in tasks:
@@ -303,7 +303,7 @@ def worst(runs: Sequence[tuple[str, FinishedRun]]) -> list[Table]:
 
 
 def _score(own: Standing, task: str) -> Cell:
-    """The mean, with a star where it is no skill."""
+    """The mean, with a star if it shows no skill."""
     cell = mean_cell(own.scores.get(task, Mean.of([])))
     return Cell(own.marked(task), cell.sort) if own.marks.get(task) else cell
 
@@ -325,7 +325,7 @@ def _difference(difference: Difference | None) -> Cell:
 
 
 def _paired(between: Difference | None) -> list[Cell]:
-    """The difference, its p, that corrected, and the smallest effect that the test could see."""
+    """The difference, its p, the corrected p, and the smallest effect that the test could detect."""
     if between is None or not between.count:
         return [Cell(NONE)] * 4
     error = "" if math.isnan(between.error) else f" ± {between.error:.2f}"

@@ -30,20 +30,20 @@ for (const table of document.querySelectorAll("table.sortable")) {
   });
 }
 
-// Light or dark: the system's wish until the reader has another.
+// Light or dark: the system's setting until the reader chooses.
 const theme = document.getElementById("theme");
-const wish = matchMedia("(prefers-color-scheme: dark)");
-const isDark = () => (document.documentElement.dataset.theme || (wish.matches ? "dark" : "light")) === "dark";
+const system = matchMedia("(prefers-color-scheme: dark)");
+const isDark = () => (document.documentElement.dataset.theme || (system.matches ? "dark" : "light")) === "dark";
 const label = () => { theme.textContent = isDark() ? "Light" : "Dark"; };
 theme.addEventListener("click", () => {
   document.documentElement.dataset.theme = isDark() ? "light" : "dark";
   label();
 });
-wish.addEventListener("change", label);
+system.addEventListener("change", label);
 label();
 theme.hidden = false;
 
-// A table that is wider than its box says so.
+// A hint above every table that is wider than its box.
 const hint = () => {
   for (const box of document.querySelectorAll(".scroll")) {
     box.previousElementSibling.hidden = box.scrollWidth <= box.clientWidth;

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from gradaccord.compare.statistics import Mean
 
 NONE = "–"
-LONG = 20  # rows that a reader scrolls over
+LONG = 20  # rows; longer tables are folded
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What is shown, and what it is sorted by: a number, None for what has none, or its text."""
+    """What is shown, and what it is sorted by: a number, its text, or None."""
 
     text: str
     sort: float | str | None = None
@@ -22,7 +22,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """The first cell of a row names it."""
+    """A table. The first cell of a row names the row."""
 
     id: str
     title: str
@@ -33,12 +33,12 @@ class Table:
 
     @property
     def folded(self) -> bool:
-        """Whether it is opened by a click, so that what follows is found."""
+        """Whether it is folded until a click, so that readers find what follows."""
         return self.one_of_many or len(self.rows) > LONG
 
     @property
     def numbers(self) -> list[bool]:
-        """Which columns hold numbers alone."""
+        """Which columns hold only numbers."""
         return [
             all(isinstance(cell.sort, float) or cell.text == NONE for cell in column)
             for column in zip(*self.rows, strict=True)
@@ -88,5 +88,5 @@ def number_cell(value: float | None, form: str) -> Cell:
 
 
 def drawn(figures: Sequence[Figure]) -> list[Figure]:
-    """Those that have data."""
+    """The figures that have data."""
     return [figure for figure in figures if figure.svg]

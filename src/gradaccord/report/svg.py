@@ -1,4 +1,4 @@
-"""What all charts are made of: a frame with axes, marks that differ in colour and shape, a legend.
+"""The parts of SVG charts: a frame with axes, marks that differ in colour and shape, a legend.
 
 Text and lines follow the page's CSS variables, so that a chart is readable in light and dark.
 """
@@ -13,7 +13,7 @@ from html import escape
 
 WIDTH, HEIGHT = 380, 240  # on a phone this is shrunk little, so that text stays readable
 LEFT, RIGHT, TOP, BOTTOM = 54, 12, 10, 42
-DIGIT = 7.5  # the width of one, at most
+DIGIT = 7.5  # the width of a digit, at most
 
 # Okabe and Ito's colours, told apart by all kinds of colour vision (their yellow darkened, their black
 # made grey, to stand out from white and from black). Dashes and shapes say the same without colour.
@@ -40,7 +40,7 @@ def dash(mark: int) -> str:
 
 
 def dot(x: float, y: float, mark: int, title: str, scale: float = 1.0) -> str:
-    """A small shape that says its name when pointed at."""
+    """A small shape with its title as a tooltip."""
     return (
         f'<path d="{SHAPES[mark % len(SHAPES)]}" transform="translate({x:.1f} {y:.1f}) '
         f'scale({scale:g})" fill="{colour(mark)}"><title>{escape(title)}</title></path>'
@@ -77,7 +77,7 @@ def breakable(name: str) -> str:
 
 
 def picture(inside: str, alt: str, height: float = HEIGHT, width: float = WIDTH) -> str:
-    """The SVG element. What is much wider than usual keeps its size, and its box scrolls."""
+    """The SVG element. A picture much wider than usual keeps its size, and its box scrolls."""
     wide = width > 1.2 * WIDTH
     classes = ' class="wide"' if wide else ""
     size = f"max-width:{max(width, 560):.0f}px" + (f";min-width:{width:.0f}px" if wide else "")
@@ -89,7 +89,7 @@ def picture(inside: str, alt: str, height: float = HEIGHT, width: float = WIDTH)
 
 @dataclass(frozen=True)
 class Frame:
-    """From values to places on the picture."""
+    """Maps values to places on the picture."""
 
     x0: float
     x1: float
@@ -100,7 +100,7 @@ class Frame:
     def around(
         cls, xs: Sequence[float], ys: Sequence[float], *, x_room: float = 0.0, y_room: float = 0.06
     ) -> Frame:
-        """With room, as a share of the reach, on either side."""
+        """The frame of these values, with room on either side, as a share of their range."""
         return cls(*_reach(xs, x_room), *_reach(ys, y_room))
 
     def at(self, x: float, y: float) -> tuple[float, float]:
@@ -144,7 +144,7 @@ def ticks(low: float, high: float) -> list[float]:
 
 
 def number(value: float) -> str:
-    """Short, and the same wherever it stands."""
+    """A number in short, in the same form everywhere."""
     size = abs(value)
     if size == 0:
         return "0"

@@ -26,12 +26,12 @@ SCORE = "dev average, %"
 
 @dataclass(frozen=True)
 class Sweep:
-    """A study of Optuna with the folder that it lies in."""
+    """An Optuna study and its folder."""
 
     folder: Path
     study: Any
     trials: list[Any]  # all of them, in order
-    importance: dict[str, float]  # of settings; empty if none can be told
+    importance: dict[str, float]  # of settings; empty if unknown
 
     @property
     def finished(self) -> list[Any]:
@@ -87,7 +87,7 @@ def importances(study: Any) -> dict[str, float]:
         return {}
     try:
         found = get_param_importances(study, evaluator=FanovaImportanceEvaluator(seed=0))
-    except RuntimeError:  # the trees see no variance
+    except RuntimeError:  # the scores have no variance
         return {}
     return {key: float(share) for key, share in found.items()}
 
@@ -155,7 +155,7 @@ def _why_no_importance(sweep: Sweep) -> list[str]:
 
 
 def _by_value(sweep: Sweep) -> list[Table]:
-    """Tables of settings that are words, which have no axis."""
+    """A table of the settings that are not numbers, which have no axis."""
     rows = []
     for key in sweep.settings:
         trials = [t for t in _with(sweep, key) if t.value is not None]
@@ -170,7 +170,7 @@ def _by_value(sweep: Sweep) -> list[Table]:
         return []
     headings = ["setting", "value", SCORE, "best, %", "trials"]
     caption = "Mean ± standard error over the trials with this value, whatever else they had."
-    return [Table("by-value", "Settings that are words", headings, rows, caption)]
+    return [Table("by-value", "Settings that are not numbers", headings, rows, caption)]
 
 
 def _trials(sweep: Sweep) -> Table:
@@ -240,7 +240,7 @@ def _scores(sweep: Sweep, trial: Any) -> list[float]:
 
 
 def _processor_seconds(sweep: Sweep, trial: Any) -> float | None:
-    """Processor time of a trial's runs together; None where one does not know it or did not end."""
+    """Processor time of a trial's runs together; None if one is unknown or did not end."""
     known = [results.cost.cpu_seconds for results in _results(sweep, trial)]
     spent = [seconds for seconds in known if seconds is not None]
     return sum(spent) if trial.value is not None and spent and len(spent) == len(known) else None
@@ -256,7 +256,7 @@ def _with(sweep: Sweep, key: str) -> list[Any]:
 
 
 def _range(tried: Sequence[Any]) -> str:
-    """What a setting may have been; a sweep that goes on may have other ranges."""
+    """The range of a setting; a sweep that is continued may have several."""
     found: dict[str, None] = {}
     for one in tried:
         if hasattr(one, "choices"):

@@ -1,1 +1,1 @@
-"""Every table and figure of the papers: its entry, its runs, and our numbers beside the published."""
+"""Reproduces every table and figure of the papers: entries, runs, our numbers beside the published."""

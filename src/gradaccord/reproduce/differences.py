@@ -1,4 +1,4 @@
-"""The tests of an entry: every arm against the baseline and its control, paired by seed."""
+"""The significance tests of an entry: arms against the baseline and controls, paired by seed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ALL = "all variants"  # the mean over them, seed by seed
 
 @dataclass(frozen=True)
 class Tested:
-    """One difference of two arms, in the order in which the claim names them."""
+    """A tested difference between two arms, in the order in which the claim names them."""
 
     scope: str  # a variant, or `ALL`
     budget: str
@@ -86,7 +86,7 @@ def differences_of(design: Design, records: Sequence[RunRecord]) -> list[Tested]
 
 
 def primary_scope(design: Design) -> str:
-    """Where the primary test is made: on its variant, or on the mean of all."""
+    """The scope of the primary test: its variant, or the mean of all."""
     named = design.primary.variant if design.primary else None
     return named or (ALL if len(design.variants) > 1 else next(iter(design.variants)))
 

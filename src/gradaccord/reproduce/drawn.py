@@ -1,4 +1,4 @@
-"""A figure of the pages: its file, its caption, and how it is made."""
+"""A figure of the docs pages: its file, its caption, and how it is made."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Drawn:
 
     @property
     def markdown(self) -> str:
-        """The line that shows it."""
+        """The line of Markdown that shows it."""
         return f"![{self.caption}](figures/{self.file})"
 
     def save(self, path: Path) -> None:

@@ -22,7 +22,7 @@ from gradaccord.runs.usage import peak_memory
 from gradaccord.train.dry_run import estimate
 
 ITERATIONS = 3  # of a few-shot run, timed
-TRIED = 200  # steps of an experiment on a synthetic problem
+TRIED = 200  # steps of an experiment on a synthetic problem, timed
 _COUNTED = {True: ", evaluation and probes included", False: ", evaluation not counted"}
 BRIEF = ("valley",)  # experiments whose setting `steps` may be cut to `TRIED`
 
@@ -45,7 +45,7 @@ def dry_run(
         seconds += own * count
         time_, memory_ = ("–", "–") if math.isnan(own) else (duration(own), f"{memory:,.0f}")
         rows.append((", ".join(_key(one)), str(count), steps, time_, memory_))
-    headings = ("variant, budget, arm", "runs", "steps", "time a run", "MB")
+    headings = ("variant, budget, arm", "runs", "steps", "time per run", "MB")
     yield Grid(f"Timed on this machine{_COUNTED[entry.kind == COMPARE]}", headings, tuple(rows)).text()
     stated = "" if design.core_hours is None else f" The entry states {design.core_hours:g} core-hours."
     if math.isnan(seconds):
@@ -81,7 +81,7 @@ def _named(kind: str, contents: dict[str, Plain]) -> list[tuple[str, Plain]]:
 
 def _nested(name: str, content: Plain) -> Iterator[str]:
     """A line for each key, for readers of 80 columns."""
-    yield name + ("" if content else ": nothing of its own")
+    yield name + ("" if content else ": no settings of its own")
     for key, value in content.items():
         inner = value.items() if key == "tasks" and isinstance(value, dict) else [(None, value)]
         for task, own in inner:

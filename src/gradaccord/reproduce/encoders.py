@@ -41,7 +41,7 @@ class EncoderRecord(Versioned):
 
     @classmethod
     def of(cls, folder: Path) -> EncoderRecord:
-        """That of the finished run in a folder."""
+        """The record of the finished run in a folder."""
         found = PretrainResults.read(folder)
         kept = (
             "finished",

@@ -1,4 +1,4 @@
-"""What an entry is: one table or figure of a paper, as a YAML file in `entries/`.
+"""An entry: one table or figure of a paper, described by a YAML file in `entries/`.
 
 It has the published numbers, the published setting in full, and a small setting for a few cores.
 """
@@ -51,7 +51,10 @@ class Published(_Section):
     def _rows_fit(self) -> Published:
         for name, row in self.rows.items():
             if len(row) != len(self.columns):
-                raise ValueError(f"row {name!r} has {len(row)} numbers for {len(self.columns)} columns")
+                raise ValueError(
+                    f"row {name!r} has {len(row)} numbers for {len(self.columns)} columns: "
+                    "give null where there is none"
+                )
         return self
 
 
@@ -82,7 +85,7 @@ class Design(_Section):
     publisher: dict[str, str] = {}  # a needed file, or a folder of them -> who publishes it
     baseline: str | None = None
     controls: dict[str, str] = {}
-    levels: tuple[float, ...] = ()  # averages on validation, up to which steps are compared
+    levels: tuple[float, ...] = ()  # averages on validation: the steps to reach each are compared
     primary: Primary | None = None
     core_hours: Annotated[float, Field(ge=0)] | None = None
 
@@ -109,7 +112,7 @@ class Design(_Section):
             named |= {"primary.arm": self.primary.arm, "primary.against": self.primary.against}
             if self.primary.variant not in (None, *self.variants):
                 raise ValueError(
-                    f"`primary.variant` is {self.primary.variant!r}: no variant of that name"
+                    f"`primary.variant` is {self.primary.variant!r}: not one of `variants`"
                 )
             if self.primary.budget not in (None, *self.budgets):
                 raise ValueError(f"`primary.budget` is {self.primary.budget!r}: not one of `budgets`")
@@ -227,7 +230,7 @@ class Entry(_Section):
     @model_validator(mode="after")
     def _can_be_run(self) -> Entry:
         if self.paper not in PAPERS:
-            raise ValueError(f"the name {self.name!r} begins with no paper: {', '.join(PAPERS)}")
+            raise ValueError(f"the name {self.name!r} must begin with a paper: {', '.join(PAPERS)}")
         if self.records_of is not None and (self.small or self.full):
             raise ValueError("`records_of` brings the settings: leave out `small` and `full`")
         if self.kind != DATA and not (self.small or self.records_of or self.recipe_only):

@@ -1,8 +1,8 @@
-"""An arm and its control at equal training loss, or score, which the one that went further passed.
+"""Compares an arm with its control at equal training loss or score, instead of at the end of both runs.
 
-Less training also forgets less and moves less, so that probes at the end of two runs say little if one
-has learned its training data less. The loss of a trajectory method is that of its inner steps, lower
-than at the outer weights, which are scored: so the score on dev is matched, too.
+A run that trains less also forgets less and moves less, so that probes at the end of two runs say
+little if one has learned its training data less. The loss of a trajectory method is that of its inner
+steps, lower than at the outer weights, which are scored: so the score on dev is matched, too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gradaccord.reproduce.entry import Design
 from gradaccord.reproduce.grid import Grid
 from gradaccord.reproduce.records import TRAIN_LOSS, Point, RunRecord
 
-FEWEST = 3  # moments of a run from which its way can be followed
+FEWEST = 3  # evaluations that a run needs to be interpolated
 MATCHED = {TRAIN_LOSS: "training loss", AVERAGE: "score on dev"}
 NOTE = (
     "Means on dev and probes, paired by seed, with 95 % intervals. Of each pair the run with the "
@@ -31,7 +31,7 @@ INNER = (
 
 
 def at_equal(ours: RunRecord, theirs: RunRecord, metric: str, by: str) -> tuple[float, float] | None:
-    """Both values where both have what the one that is behind ends with; None if one never had it."""
+    """Both values where `by` is the worse of the runs' last ones; None if one run never passed it."""
     ends = [record.curve[-1].value(by) for record in (ours, theirs) if record.curve]
     if len(ends) < 2 or not all(map(math.isfinite, ends)):
         return None
@@ -63,7 +63,7 @@ def difference_at_equal(
     variant: str,
     budget: str,
 ) -> Difference:
-    """Of all seeds that both arms have and in which both were there."""
+    """Over the seeds that both arms have and in which both passed the same loss or score."""
     own = {
         (record.arm, record.seed): record
         for record in records

@@ -24,7 +24,7 @@ MADE = "Made by `gradaccord reproduce --write-docs` from the records in `results
 
 
 def write_docs(entries: Mapping[str, Entry], results: Path, docs: Path) -> list[Path]:
-    """Write both pages and their figures; the files that were written."""
+    """Write both pages and their figures; returns the files that were written."""
     (docs / "figures").mkdir(parents=True, exist_ok=True)
     written = []
     for drawn in drawings(entries, results):

@@ -26,8 +26,8 @@ class Planned:
     arm: str
     budget: str
     seed: int
-    settings: Plain  # of the arm on the variant, but for the seed
-    base: Plain  # of the variant without any arm: what a budget is counted by
+    settings: Plain  # of the arm on the variant, without the seed
+    base: Plain  # of the variant without any arm, from which budgets are computed
 
     @property
     def label(self) -> str:
@@ -101,7 +101,7 @@ def plan(
 
 
 def missing(planned: Sequence[Planned], results: Path) -> list[Planned]:
-    """Those without a record of the current settings."""
+    """The runs without a record of the current settings."""
     return [one for one in planned if one.record(results) is None]
 
 

@@ -1,4 +1,4 @@
-"""What one run of an entry found: a small JSON file below `results/`, from which the pages are made."""
+"""The record of one run of an entry: a JSON file in `results/`, from which the docs pages are made."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Errors(BaseModel):
 
     @classmethod
     def of(cls, found: TaskErrors) -> Errors:
-        """Without the examples, and without the confusions of many classes."""
+        """The errors of a task, without the examples and the confusions of many classes."""
         many = found.confusion is not None and len(found.confusion.labels) > CLASSES
         return cls(**found.model_dump(exclude={"worst", "confusion"} if many else {"worst"}))
 
@@ -90,8 +90,8 @@ class RunRecord(Versioned):
     arm: str
     budget: str
     seed: int
-    settings: dict[str, Any]  # as the entry gave them: if it gives others, the record is out of date
-    drawn: bool = False  # whether `limit` drew its examples; old records have the first of a file
+    settings: dict[str, Any]  # the entry's: once they change there, the record is out of date
+    drawn: bool = False  # whether `limit` drew examples at random; old records have the first
     finished: str
     commit: str | None
     versions: dict[str, str]
@@ -115,7 +115,7 @@ class RunRecord(Versioned):
 
     @property
     def split(self) -> str:
-        """The split to compare by: test where all trained tasks have it, else dev."""
+        """The split that is compared: test where all trained tasks have it, else dev."""
         return "test" if all(task in self.test for task in self.trained) else "dev"
 
     @property
@@ -189,7 +189,7 @@ def read_records(results: Path, entry: str, size: str = "small") -> list[RunReco
 
 
 def origin(folder: Path) -> dict[str, Any]:
-    """Commit and versions under which a run folder was begun."""
+    """Commit and versions with which a run was started."""
     found = read_about(folder) if About.exists(folder) else about()
     python = {} if found.python is None else {"python": found.python}
     return {"commit": found.git, "versions": {**python, **found.versions}}
@@ -234,7 +234,7 @@ def _chance(results: Results) -> dict[str, dict[str, float]]:
 
 
 def _cosines(results: Results) -> TaskCosine | None:
-    """The last matrix; none if a task had no gradient, since JSON has no NaN."""
+    """The last matrix; None if a task had no gradient, since JSON has no NaN."""
     measured = [one.task_cosine for one in results.evaluations if one.task_cosine is not None]
     if not measured or not all(map(math.isfinite, chain(*measured[-1].matrix))):
         return None

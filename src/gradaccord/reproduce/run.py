@@ -1,4 +1,4 @@
-"""Do the missing runs of an entry in parallel processes; each leaves a record."""
+"""Does the missing runs of an entry in parallel processes; each run leaves a record."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BEST = "best"  # the folder of the best weights so far
 
 @dataclass
 class Folders:
-    """Where an experiment reads and writes. out: of the runs; results: of the records."""
+    """The folders of an experiment. data: data sets; out: runs; results: records."""
 
     data: Path | None = None
     out: Path = Path("runs/reproduce")
@@ -62,7 +62,7 @@ def run_entry(
     """Do the runs that have no record yet; returns label -> reason of those that failed.
 
     Ctrl-C saves every run. runner: default: this machine, one run after another. keep: keep models and
-    checkpoints, which else are removed once a run has its record.
+    checkpoints, which are otherwise removed once a run has its record.
     """
     wanted = missing(planned, folders.results)
     if entry.kind == DATA or not wanted:
@@ -77,7 +77,7 @@ def run_entry(
 
 
 def config_of(planned: Planned, data: Path | None) -> Config:
-    """The checked configuration of one run, with seed and budget; files start at the data folder."""
+    """The checked configuration of one run, with seed and budget. data: where its paths start."""
     content, source = planned.settings, f"{planned.entry}, {planned.label}"
     if planned.budget == "gradients":
         base = _checked(planned.base, data, source)

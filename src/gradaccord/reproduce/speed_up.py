@@ -1,4 +1,4 @@
-"""How many steps an arm and its control take up to fixed scores, and the speed-up of the arm."""
+"""How many steps an arm and its control take to reach fixed scores, and the arm's speed-up."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOTE = (
 
 
 def best_step(curve: Sequence[Point]) -> float:
-    """The step of the first of the best validations."""
+    """The step of the best validation, the first of several."""
     found = [(point.value(AVERAGE), -point.step) for point in curve]
     return float(-max(found)[1]) if found else math.nan
 

@@ -1,4 +1,4 @@
-"""Our numbers beside the published: scores, differences with their tests, cost and probes."""
+"""The tables of an entry: scores beside the published ones, differences with tests, cost, probes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is needed to repeat a run: command, versions, machine, state of the source."""
+"""`about.json`, what is needed to repeat a run: command, versions, machine, commit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints: whole or absent, checked when read, with the previous one to fall back on."""
+"""Checkpoints: written atomically, checked when read, with the previous one to fall back on."""
 
 from __future__ import annotations
 
@@ -258,7 +258,7 @@ def set_random_state(state: Mapping[str, Any]) -> None:
 
 
 def add_weights_of_all(path: Path, state: dict[str, Any]) -> None:
-    """Add to a state without weights those that the first process saved for all."""
+    """Add the weights and optimiser that the first process saved for all, if the state lacks them."""
     if not state["model"]:
         first = load(path)
         state |= {key: first[key] for key in ("model", "optimizer")}

@@ -1,4 +1,4 @@
-"""The files of a run folder: their names, their readers, and writes that are whole or absent."""
+"""The files of a run folder: their names, their readers, and atomic writes."""
 
 from __future__ import annotations
 
@@ -34,9 +34,7 @@ class DamagedFileError(ValueError):
     """A file that gradaccord wrote is damaged; the message is one sentence with the remedy."""
 
 
-def damaged(
-    path: Path, why: str, remedy: str = "run the command that wrote it again"
-) -> DamagedFileError:
+def damaged(path: Path, why: str, remedy: str = "repeat the command that wrote it") -> DamagedFileError:
     """The error about a damaged file."""
     return DamagedFileError(f"{path} is damaged ({why.rstrip('.')}): {remedy}.")
 

@@ -1,4 +1,4 @@
-"""Memory that a step frees stays with the process, for the next step."""
+"""Makes glibc keep freed memory for the next step, instead of returning it to the system."""
 
 from __future__ import annotations
 

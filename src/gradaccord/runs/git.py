@@ -25,7 +25,7 @@ HARMLESS = re.compile(
 
 
 def commit() -> str | None:
-    """The hash, with "+" if files differ from it, or "?" if that was not safe to check; else None."""
+    """The hash, with "+" if files differ, "?" if that was not safe to check; None without a commit."""
     try:
         found = _git("rev-parse", "HEAD").strip()
         if not _harmless():

@@ -1,4 +1,4 @@
-"""Ctrl-C that waits for the end of a step, so that what is saved is whole."""
+"""Ctrl-C, SIGTERM and SIGHUP: a run finishes its step and saves a checkpoint before it ends."""
 
 from __future__ import annotations
 

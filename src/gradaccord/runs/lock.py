@@ -1,4 +1,4 @@
-"""One process at a time in a run folder."""
+"""The lock of a run folder: one process at a time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def locked(folder: Path) -> Iterator[None]:
     """Lock the folder for this process; a second one is refused.
 
     The operating system drops the lock when the process ends, however it ends. A run of a comparison
-    or a sweep waits: the run of a killed command keeps the folder until it has saved.
+    or a sweep waits: the run of a killed command keeps the lock until it has saved.
     """
     lock = FileLock(folder / ".lock")
     try:
@@ -47,7 +47,7 @@ def locked(folder: Path) -> Iterator[None]:
 def locked_by_main(folder: Path, accelerator: Any, inspect: Callable[[], T]) -> Iterator[T]:
     """Lock the folder in the main process, and give every process what `inspect` returned there.
 
-    What `inspect` raises is raised in every process, so that none waits for one that has gone.
+    What `inspect` raises is raised in every process, so that none waits for one that has ended.
     """
     with ExitStack() as stack:
         found: list[Any] = [None, None]

@@ -74,7 +74,7 @@ def is_evaluation(record: Mapping[str, Any]) -> bool:
 
 
 class LogCopy(Protocol):
-    """A second place for every step and evaluation, e.g. TensorBoard."""
+    """A second log of every step and evaluation, e.g. TensorBoard."""
 
     def write(self, record: StepRecord | EvaluationRecord) -> None:
         """Add a record."""

@@ -1,4 +1,4 @@
-"""Several processes of one run: how they are joined, exchange values, and end, also if one is lost."""
+"""Several processes of one run: joined by Accelerate, exchanging values, and ending if one is lost."""
 
 from __future__ import annotations
 
@@ -73,6 +73,6 @@ def others_alive(accelerator: Any, remedy: str = "continue with --resume") -> It
         if accelerator.num_processes == 1 or not is_broken(error):
             raise
         raise ProcessLostError(
-            "Another process of this run has ended, and this one with it: see that one's message, "
+            "Another process of this run has ended, and this one with it: see the other's message, "
             f"and {remedy}."
         ) from error

@@ -65,7 +65,7 @@ class Distance(BaseModel):
 
 
 class Measured(BaseModel):
-    """What is measured beside the scores; None where a probe is off."""
+    """What is measured besides the scores; None where a probe is off."""
 
     train_loss: dict[str, float] = {}
     task_cosine: TaskCosine | None = None
@@ -163,7 +163,7 @@ class Results(Versioned):
 
     @property
     def split(self) -> str:
-        """The split to compare by: test where all trained tasks have it, else dev."""
+        """The split that is compared: test where all trained tasks have it, else dev."""
         return "test" if all(task in self.test for task in self.trained) else "dev"
 
     @property

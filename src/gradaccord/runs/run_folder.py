@@ -1,4 +1,4 @@
-"""The folder of a run at its start: what it already holds, and what is written first."""
+"""The folder of a run at its start: what it already holds, its configuration and `about.json`."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def results_so_far(
     return results.read(folder) if finished else None
 
 
-def write_down(config: BaseModel, folder: Path, command: list[str] | None, resume: bool) -> None:
+def write_start(config: BaseModel, folder: Path, command: list[str] | None, resume: bool) -> None:
     """Write `config.yaml`, and `about.json` unless a resumed run already has one."""
     write_config(config, folder / CONFIG)
     if not resume or not About.exists(folder):
         about(command).write(folder)
 
 
-def how_it_goes_on(continued: bool, step: int) -> str:
+def resumed_message(continued: bool, step: int) -> str:
     """The message of a resumed run."""
     if continued:
         return f"Continued at step {step}."

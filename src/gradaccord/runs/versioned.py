@@ -1,4 +1,4 @@
-"""A JSON file with a version: how it is written and read, and refused if it is damaged or newer."""
+"""JSON files with a version: written and read here; a damaged or newer one is refused."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Versioned(BaseModel):
 
     FILE: ClassVar[str]  # its name in any folder; unset where every file has another name
     VERSION: ClassVar[int] = 1
-    REMEDY: ClassVar[str] = "run the command that wrote it again"  # for a damaged file
+    REMEDY: ClassVar[str] = "repeat the command that wrote it"  # for a damaged file
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; fields that were never set are left out."""

@@ -1,4 +1,4 @@
-"""The one reader of YAML: plain values, and the line of every key; hostile files are refused."""
+"""The only reader of YAML: plain values, and the line of every key; hostile files are refused."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def _lines(node: Any, place: Place) -> Iterable[tuple[Place, int]]:
 
 
 def _too_deep(node: Any) -> YamlError:
-    return YamlError(f"is nested more than {DEEPEST} deep: write it flatter", _line(node))
+    return YamlError(f"is nested more than {DEEPEST} deep: nest it less", _line(node))
 
 
 def _line(node: Any) -> int | None:

@@ -73,13 +73,13 @@ def gradients(points: torch.Tensor) -> torch.Tensor:
 def descend(method: str, starts: Sequence[int], rates: Sequence[float], steps: int) -> torch.Tensor:
     """The points that `SUM` or `PCGRAD` with Adam goes through: [1 + steps, rates, starts, 2].
 
-    All runs at once, 20 times as fast as one by one. With two tasks PCGrad draws nothing at random.
+    All runs at once, 20 times as fast as one by one. With two tasks PCGrad is deterministic.
     """
     first = torch.tensor([start_of(seed) for seed in starts], dtype=torch.float64, device="cpu")
     at = first.repeat(len(rates), 1, 1)
     rate = at.new_tensor(rates)[:, None, None]
     mean, square = torch.zeros_like(at), torch.zeros_like(at)
-    order = torch.tensor([[1], [0]], device="cpu")  # each task is projected off the other
+    order = torch.tensor([[1], [0]], device="cpu")  # each task's gradient is projected off the other's
     found = [at]
     for step in range(1, steps + 1):
         g = gradients(at)

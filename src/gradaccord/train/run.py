@@ -25,7 +25,7 @@ from gradaccord.runs.lock import locked_by_main
 from gradaccord.runs.log import Log, cut_to_step
 from gradaccord.runs.ranks import others_alive
 from gradaccord.runs.results import Cost, Measured, MethodUsed, Results, TaskErrors
-from gradaccord.runs.run_folder import how_it_goes_on, results_so_far, write_down
+from gradaccord.runs.run_folder import results_so_far, resumed_message, write_start
 from gradaccord.runs.usage import cpu_seconds, peak_memory
 from gradaccord.train.config import Config
 from gradaccord.train.config_file import read_own_config
@@ -70,7 +70,7 @@ def train_model(
                 say(f"{folder} holds a finished run: nothing to do.")
             return finished
         if main:
-            write_down(config, folder, command, resume)
+            write_start(config, folder, command, resume)
         accelerator.wait_for_everyone()
         seed_everything(config.train.seed)
         if main:
@@ -84,7 +84,7 @@ def train_model(
         loop = TrainingLoop(config, problem, folder, accelerator, **quiet)
         continued = resume and loop.resume()
         if resume and main:
-            say(how_it_goes_on(continued, loop.step))
+            say(resumed_message(continued, loop.step))
         since = loop.step if continued else None
         trackers = None
         if main and config.train.trackers:

@@ -1,4 +1,4 @@
-"""`gradaccord fewshot`: one file per command, which reads options and calls the library."""
+"""`gradaccord fewshot`: few-shot learning; one file per command, which calls the library."""
 
 from __future__ import annotations
 

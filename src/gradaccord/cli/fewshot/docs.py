@@ -1,4 +1,4 @@
-"""`gradaccord fewshot docs`: all records in a Markdown page."""
+"""`gradaccord fewshot docs`: writes all records into a Markdown page."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ def docs(
     ),
     page: Annotated[
         Path,
-        typer.Option(
-            metavar="FILE", help="The page; two comments in it mark the place of the results."
-        ),
+        typer.Option(metavar="FILE", help="The page; the results go between two comments in it."),
     ] = Path("docs/fewshot.md"),
 ) -> None:
     """Put all records into a Markdown page: a table beside published numbers, and curves.

@@ -1,4 +1,4 @@
-"""`gradaccord fewshot eval`: the best checkpoint of a run, tested again."""
+"""`gradaccord fewshot eval`: tests the best checkpoint of a run again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gradaccord.cli.fewshot.options import MISTAKES, DataDir, RunFolder, load_sp
 def evaluate_run(
     folder: RunFolder,
     data_dir: DataDir = None,
-    tasks: Annotated[int, typer.Option(min=1, metavar="N", help="Fixed test tasks.")] = 600,
+    tasks: Annotated[int, typer.Option(min=1, metavar="N", help="Number of fixed test tasks.")] = 600,
     shots: Annotated[
         int | None,
         typer.Option(min=1, metavar="N", help="Examples of each class; default: as in the run."),

@@ -1,4 +1,4 @@
-"""`gradaccord fewshot figures`: the validation curves of several runs in one figure."""
+"""`gradaccord fewshot figures`: draws the validation curves of several runs in one figure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of a few-shot run as options of a command, and what the few-shot commands share."""
+"""Options that few-shot commands share, and an option for every setting of a few-shot run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MISTAKES = (ValueError, OSError, ModuleNotFoundError, FloatingPointError)
 DataDir = Annotated[
     Path | None,
-    typer.Option(envvar="GRADACCORD_DATA", metavar="DIR", help="The folder of the named sets."),
+    typer.Option(envvar="GRADACCORD_DATA", metavar="DIR", help="The folder of the data sets."),
 ]
 RunFolder = Annotated[
     Path, typer.Argument(metavar="DIR", help="Folder of a run, or of one of its seeds.")
@@ -52,7 +52,7 @@ class WithSettings(TyperCommand):
         self._params = own
 
     def invoke(self, ctx: Any) -> Any:
-        """Run it."""
+        """Run the command, with the given settings in `context.obj`."""
         given = {option.name: ctx.params.pop(option.name) for option in _options()}
         ctx.obj = {name: value for name, value in given.items() if value is not None}
         return super().invoke(ctx)
@@ -82,7 +82,7 @@ def _options() -> list[Any]:
 
 
 def _kind(annotation: Any) -> type:
-    """The type behind `Count | None` and the like; a choice of words is text."""
+    """The type behind `Count | None` and the like; a choice between strings is a string."""
     inner = [one for one in get_args(annotation) if one is not NoneType]
     if inner:
         return _kind(inner[0])
@@ -90,7 +90,7 @@ def _kind(annotation: Any) -> type:
 
 
 def _default(name: str, default: Any) -> str:
-    """The default as text; if algorithms have different ones, each with its first algorithm."""
+    """The default as text; if algorithms differ in it, each value with its first algorithm."""
     from gradaccord.meta.algorithms import ALGORITHMS
 
     starts: dict[Any, str] = {}  # the first algorithm of each value

@@ -1,4 +1,4 @@
-"""`gradaccord fewshot presets`: published hyper-parameters and where they come from."""
+"""`gradaccord fewshot presets`: lists published hyper-parameters and where they come from."""
 
 from __future__ import annotations
 

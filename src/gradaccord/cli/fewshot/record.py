@@ -1,4 +1,4 @@
-"""`gradaccord fewshot record`: a run's settings, curve and tests in a small file."""
+"""`gradaccord fewshot record`: saves a run's settings, curve and tests in a small file."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def record(
     both: Annotated[
         bool, typer.Option("--both", help="Test transductive and non-transductive predictions.")
     ] = False,
-    tasks: Annotated[int, typer.Option(min=1, help="Fixed test tasks.")] = 600,
+    tasks: Annotated[int, typer.Option(min=1, help="Number of fixed test tasks.")] = 600,
     commit: Annotated[
         str | None,
         typer.Option(metavar="HASH", help="Commit that the run started from, if it recorded none."),
     ] = None,
 ) -> None:
-    """Test a run's best checkpoint and keep settings, commit, curve and results in a small file.
+    """Test a run's best checkpoint and save settings, commit, curve and results in a small file.
 
     [bold]gradaccord fewshot record runs/fewshot/omniglot --shots 1 --shots 5[/bold]
     """

@@ -26,7 +26,7 @@ def introduction(settings: FewShotSettings, data: object, seeds: int) -> str:
     steps = f"{s.inner_steps} inner steps"
     if s.evaluation_steps not in (None, s.inner_steps):
         steps += f" ({s.evaluation_steps} in evaluation)"
-    mode = "transductive" if s.transductive else "non-transductive (each query apart from the others)"
+    mode = "transductive" if s.transductive else "non-transductive (each query predicted on its own)"
     shots = f"{s.shots}-shot" + (f" ({s.train_shots} shots in training)" if s.train_shots else "")
     return (
         f"{data}\n"

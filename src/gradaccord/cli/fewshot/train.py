@@ -124,7 +124,7 @@ def _new_run(
 
 
 def _with_image_size(console: Console, settings: FewShotSettings) -> FewShotSettings:
-    """Choose a size for own images of any shape, unless one is given: the network takes squares."""
+    """Choose a size for the user's own images, unless one is given: the network takes squares."""
     from gradaccord.data.images.class_splits import common_side
 
     if settings.size is not None:

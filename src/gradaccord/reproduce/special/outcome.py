@@ -25,7 +25,7 @@ class SpecialOutcome:
     chance: dict[str, dict[str, float]] = field(default_factory=dict)
     steps: int = 0
     gradients: float = 0.0
-    cpu_seconds: float = float("nan")  # where earlier processes took a part; default: of this one
+    cpu_seconds: float = float("nan")  # if earlier processes did a part; default: this process's
 
 
 class Experiment(Protocol):

@@ -17,7 +17,7 @@ from gradaccord.reproduce.records import RunRecord
 from gradaccord.reproduce.special.outcome import Experiment, measured
 from gradaccord.runs.exceptions import Interrupted
 
-EXPERIMENTS = ("fewshot", "landscape", "spurious_cues", "valley")  # modules with a function of the name
+EXPERIMENTS = ("fewshot", "landscape", "spurious_cues", "valley")  # each a module and its function
 
 
 @dataclass
@@ -38,7 +38,7 @@ class SpecialRun:
 
     @property
     def going(self) -> bool:
-        """Whether it has begun."""
+        """Whether it has begun and not ended."""
         return not self.done and self.folder.exists()
 
     @property

@@ -3,9 +3,9 @@
 A label y = ±1 moves feature 0 by `common` in every domain, feature 1 + d by `own` in domain d alone;
 all else is noise of variance 1. In a new domain only the common cue is left. Does aligning gradients
 between domains protect against the strong cues? Methods differ in how fast they learn, so that each
-is measured at EQUAL training loss: its accuracy in the new domain, interpolated at fixed losses.
-Each method gets the rate that serves it best on held-out examples of the training domains, which are
-not reported.
+is measured at equal training loss: its accuracy in the new domain, interpolated at fixed losses.
+Each method gets the learning rate that is best on held-out examples of the training domains, which
+are not reported.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The two-task valley of Yu et al. 2020 (`showcase.valley`), one run by the method's class."""
+"""The two-task valley of Yu et al. 2020 (`showcase.valley`), one run with the method's class."""
 
 from __future__ import annotations
 

@@ -20,10 +20,15 @@ NO_P = ": no p value can be given for fewer than three seeds or equal difference
 
 def findings(plane: Result, valley: Valleys, names: Names, glyphs: Glyphs) -> list[str]:
     """Four sentences: the languages trained on, the others, the valley, the plane and characters."""
-    return [_learned(names), _kept(names), valley.sentence, _elsewhere(plane, glyphs)]
+    return [
+        _seen_languages(names),
+        _unseen_languages(names),
+        valley.sentence,
+        _plane_and_glyphs(plane, glyphs),
+    ]
 
 
-def _learned(names: Names) -> str:
+def _seen_languages(names: Names) -> str:
     """Is anything better than plain training and than its own control?"""
     baseline, *others = names.comparison.methods
     methods = [own for own in others if not own.is_control and own.seeds]
@@ -59,7 +64,7 @@ def _more_steps(standings: Sequence[Standing]) -> list[str]:
     ]
 
 
-def _kept(names: Names) -> str:
+def _unseen_languages(names: Names) -> str:
     """Scores on unseen languages, and forgetting with the training losses beside it."""
     standings = [own for own in names.comparison.methods if own.seeds]
     baseline, *others = standings
@@ -112,7 +117,7 @@ def _forgetting(names: Names, standings: Sequence[Standing]) -> str:
     return found
 
 
-def _elsewhere(plane: Result, glyphs: Glyphs) -> str:
+def _plane_and_glyphs(plane: Result, glyphs: Glyphs) -> str:
     shares = plane.trapped
     always = [method for method, share in shares.items() if share == 1]
     never = [method for method, share in shares.items() if share == 0]
@@ -142,6 +147,6 @@ def _points(difference: Difference) -> str:
     if difference.no_p:
         return f"{shown}, no p: {difference.no_p}"
     shown += f", p {short_p(difference.p_holm)}"
-    return (
-        shown if difference.clear else f"{shown}, which could detect {difference.smallest_effect:.2f}"
-    )
+    if difference.clear:
+        return shown
+    return f"{shown} (the test could detect {difference.smallest_effect:.2f})"

@@ -15,9 +15,9 @@ from gradaccord.meta.saved_runs import draw_run
 from gradaccord.meta.settings import settings_for
 from gradaccord.showcase.demo.settings import DemoSettings
 
-FOLDER = "glyphs/maml"  # deeper than the runs of the comparison, which the report gathers
+FOLDER = "glyphs/maml"  # deeper than the comparison's runs, so that the report leaves it out
 ITERATIONS = 240
-FILTERS = 32  # of Conv-4; half of the usual, for speed
+FILTERS = 32  # of Conv-4; half as many as usual, for speed
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ class Names:
         return Difference.between(self.unseen_scores(method), baseline)
 
     def forgotten(self, method: str, trained: bool) -> dict[int, float]:
-        """Seed -> rise of the masked-character loss by the end, mean over texts trained on or not."""
+        """Seed -> increase of the masked-character loss, mean over texts trained on or not."""
         texts = [text for text in self.before if (text in self.trained) == trained]
         found = {}
         for seed, results in self._results(method).items():
@@ -91,15 +91,15 @@ def recipe(settings: DemoSettings) -> Config:
 
 
 def pretrain(settings: DemoSettings, progress: Callable[[CharacterProgress], None]) -> None:
-    """Put the pretrained encoder into the cache, unless it is there: a minute, once per machine."""
+    """Pretrain the encoder into the cache, unless it is there: takes a minute, once per machine."""
     pretrained_characters(**recipe(settings).model.options, progress=progress)
 
 
-def pretrain_beside(settings: DemoSettings) -> BaseProcess:
+def pretrain_in_background(settings: DemoSettings) -> BaseProcess:
     """Start `pretrain` in its own process while other parts run; a later call finds its result."""
-    beside = get_context("spawn").Process(target=_pretrain_quietly, args=(settings,), daemon=True)
-    beside.start()
-    return beside
+    process = get_context("spawn").Process(target=_pretrain_quietly, args=(settings,), daemon=True)
+    process.start()
+    return process
 
 
 def _pretrain_quietly(settings: DemoSettings) -> None:
@@ -110,7 +110,7 @@ def _pretrain_quietly(settings: DemoSettings) -> None:
 
 
 def compare_names(settings: DemoSettings, show: Callable[[Progress], None]) -> Names:
-    """Train every method on every seed, and sum up. Finished runs are reused."""
+    """Train every method on every seed, and summarise. Finished runs are reused."""
     base = recipe(settings)
     problem = load_problem(base)
     setup = set_up(base, demo_methods(settings), settings.seeds, settings.out, problem)

@@ -56,9 +56,9 @@ def _names(names: Names) -> ExtraSection:
                     "training loss",
                 ],
                 rows=rows,
-                caption="Mean ± standard error over seeds. Forgotten: rise of the masked-character "
-                "loss over that before training. A method that learns less also forgets less: see the "
-                "training loss.",
+                caption="Mean ± standard error over seeds. Forgotten: increase of the masked-"
+                "character loss over that before training. A method that learns less also forgets "
+                "less: see the training loss.",
             )
         ],
     )  # fmt: skip

@@ -10,7 +10,7 @@ RECIPE = "cldr"
 # Their controls are added: sequential training with eta = 1, and two batches with nothing else.
 METHODS = "pcgrad;sequential_reptile:inner_steps=20,outer_lr=0.3;dotprod"
 GRADIENTS = 600  # of each run on the names: 50 steps on all languages, or 600 steps on one each
-FASTER = 10  # times, with `fast`
+FASTER = 10  # `fast` divides lengths by this
 
 
 @dataclass(frozen=True)

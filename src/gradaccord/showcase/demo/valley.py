@@ -24,10 +24,10 @@ STEPS = 20_000
 RATES = (0.003, 0.01, 0.03, 0.1)
 SHOWN = 0.01  # the rate of the picture and of the sentence
 NAMES = {SUM: "sum", PCGRAD: "PCGrad"}
-SHADES = (-60.0, 40.0)  # losses that are drawn black and white
+SHADES = (-60.0, 40.0)  # the losses drawn black and white
 MARKERS = {SUM: "s", PCGRAD: "o"}
 COLOURS = {SUM: "#D55E00", PCGRAD: "#0072B2"}  # Okabe and Ito's
-WINDOW = 100  # pieces that a run is cut into; its curve has the median of each
+PIECES = 100  # a run is cut into these; its curve has the median of each
 DOTS = 80  # per inch; enough for a screen
 
 
@@ -122,7 +122,7 @@ def _map(axes: Axes, paths: dict[str, torch.Tensor]) -> None:
 def _curves(axes: Axes, paths: dict[str, torch.Tensor]) -> None:
     for method, path in paths.items():
         second = losses(path)[1:, :, 1]
-        size = max(1, len(second) // WINDOW)
+        size = max(1, len(second) // PIECES)
         pieces = second[: len(second) // size * size].reshape(-1, size, len(path[0])).median(1).values
         steps = [(i + 0.5) * size for i in range(len(pieces))]
         for place, own in enumerate(pieces.T):

@@ -1,11 +1,11 @@
-"""Methods that need many runs or millions of steps: the library's updates on all runs at once.
+"""Methods that need many runs or millions of steps on the plane, vectorised: all runs at once.
 
 This is for speed: all methods together take ten seconds here. A step of a method class takes 1.4 ms
 (PCGrad) to 1.7 ms (GradVac); 32 seeds, three starts and seven rates are 400,000 such steps, ten
 minutes a method, and DotProd's runs take six. The Reptiles could run all points in one model, as `mtl`
 does, at 0.5 ms an inner step: 50 s for their 100,000. Runs are rows of one tensor. PCGrad and GradVac
-decide by the library's own functions; DotProd and the two Reptiles are written out. Tests compare each
-with its class, draw for draw.
+call the library's own functions; DotProd and the two Reptiles are written out here. Tests compare each
+with its class, on the same random numbers.
 
 Every method is an endless iterator over the points after each update, [rates, starts, seeds, 2]. A
 seed gives the same draws at every rate and from every start.
@@ -33,12 +33,12 @@ Weigh = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], tuple[torch.Tensor,
 
 
 def generators(seeds: int) -> list[torch.Generator]:
-    """One for each seed, so that a seed's draws do not depend on how many there are."""
+    """One for each seed, so that a seed's draws do not depend on the number of seeds."""
     return [torch.Generator().manual_seed(seed) for seed in range(seeds)]
 
 
 def draw(seeds: list[torch.Generator], below: int, number: int) -> torch.Tensor:
-    """Integers below a bound for every seed: [number, seeds]."""
+    """Random integers below a bound for every seed: [number, seeds]."""
     return torch.stack(
         [torch.randint(below, (number,), generator=g, device="cpu") for g in seeds], dim=-1
     )
@@ -112,7 +112,7 @@ def dotprod_gradient(
 def reptile(
     starts: torch.Tensor, lrs: torch.Tensor, inner_steps: int = 100, outer_lr: float = 0.1
 ) -> Iterates:
-    """Multi-task Reptile. It draws nothing at random: one seed stands for all."""
+    """Multi-task Reptile. It is deterministic: one run stands for all seeds."""
     phi, rate = _begin(starts, 1, lrs)
     while True:
         theta = phi.expand(-1, -1, len(TASKS), -1)

@@ -1,4 +1,4 @@
-"""The figure: the loss surface, the cosine of the gradients, every method's paths, and the rates."""
+"""The landscape figure: loss surface, cosine of the gradients, every method's paths, and the rates."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PANELS = (
     "MTL", "GradNorm", "PCGrad", "GradVac", "RecAdam", "DotProd", "Reptile", SEQUENTIAL,
     CONTROLS[SEQUENTIAL],
 )  # fmt: skip
-# Okabe and Ito's colours, which colour-blind readers tell apart; the markers differ as well.
+# Okabe and Ito's colours, which colour-blind readers can tell apart; the markers differ as well.
 COLOURS = ("#0072B2", "#D55E00", "#009E73")
 MARKERS = ("o", "s", "^")
 SIX_COLOURS = ("black", "#0072B2", "#56B4E9", "#009E73", "#D55E00", "#E69F00")

@@ -3,8 +3,8 @@
     L_i(phi) = -200 exp(-0.2 |phi - x_i|)
 
 The paper (Lee et al. 2022, 4.1) prints exp(+0.2 |...|), which has a maximum at x_i and no minimum; with
-the minus every x_i is the local optimum that the text speaks of. It is a cusp: |grad L_i| rises to 40
-towards x_i, where the sub-gradient 0 is taken. Points are tensors [..., 2] in float64.
+the minus every x_i is the local optimum that the text describes. It is a cusp: |grad L_i| rises to 40
+towards x_i, where the subgradient 0 is used. Points are tensors [..., 2] in float64.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def losses(points: torch.Tensor) -> torch.Tensor:
 
 
 def gradient(points: torch.Tensor, optima: torch.Tensor) -> torch.Tensor:
-    """The gradient of the task with its optimum there: [..., 2] twice -> [..., 2]."""
+    """The gradient of the task with its optimum at `optima`: [..., 2] and [..., 2] -> [..., 2]."""
     away = points - optima
     distance = torch.linalg.vector_norm(away, dim=-1, keepdim=True)
     slope = DEPTH * RATE * torch.exp(-RATE * distance)
@@ -41,7 +41,7 @@ def gradients(points: torch.Tensor) -> torch.Tensor:
 
 
 def hessian_product(points: torch.Tensor, optima: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
-    """The Hessian of the task with its optimum there, times a vector: all [..., 2].
+    """The Hessian of the task with its optimum at `optima`, times a vector: all [..., 2].
 
     With u the unit vector away from the optimum and r the distance:
     H v = 40 exp(-0.2 r) ((v - (u.v) u) / r - 0.2 (u.v) u); 0 at the optimum itself.
@@ -55,7 +55,7 @@ def hessian_product(points: torch.Tensor, optima: torch.Tensor, vector: torch.Te
 
 
 def mean_cosine(points: torch.Tensor) -> torch.Tensor:
-    """Mean cosine over the pairs of tasks: [..., 2] -> [...]; a task at its optimum is in no pair."""
+    """Mean cosine over the pairs of tasks: [..., 2] -> [...], without a task that is at its optimum."""
     directions = nn.functional.normalize(gradients(points), dim=-1, eps=1e-300)
     cosines = directions @ directions.mT
     present = (directions != 0).any(-1)
@@ -64,7 +64,7 @@ def mean_cosine(points: torch.Tensor) -> torch.Tensor:
 
 
 class Point(nn.Module):
-    """Phi as the one parameter of a model. Several points in it are independent runs."""
+    """A model whose one parameter is phi. Several points in it are independent runs."""
 
     def __init__(self, start: torch.Tensor) -> None:
         super().__init__()
@@ -78,5 +78,5 @@ class Point(nn.Module):
     def losses(
         self, shift: float = 0.0, weight: torch.Tensor | float = 1.0
     ) -> dict[str, Callable[[], torch.Tensor]]:
-        """What the library's methods take."""
+        """The losses, as the library's methods take them."""
         return {name: partial(self.loss, i, shift, weight) for i, name in enumerate(TASKS)}

@@ -1,4 +1,4 @@
-"""Run every method from every start, and sum up where it ends.
+"""Run every method on the plane from every start, and summarise where it ends.
 
 result = run(seeds=16)
 result.of("PCGrad")[0].trapped          # {"x2": 1.0}: share of the seeds that end in each optimum
@@ -34,15 +34,15 @@ METHODS = (
     "DotProd", "DotProd, no cap", CONTROLS["DotProd"],
 )  # fmt: skip
 SWEPT = ("MTL", "PCGrad", "GradVac", "Reptile", SEQUENTIAL, CONTROLS[SEQUENTIAL])
-LAST = 5  # the last fifth of the iterates is where a run ends
-NEAR = 1.0  # a run is trapped in an optimum if the mean of these is nearer to it
+LAST = 5  # a run's end is the mean of the last fifth of its iterates
+NEAR = 1.0  # a run is trapped in an optimum if its end is nearer to it than this
 
-Progress = Callable[[str, int, int, float], None]  # method, updates done, of how many, seconds left
+Progress = Callable[[str, int, int, float], None]  # method, updates done, updates in all, seconds left
 
 
 @dataclass(frozen=True)
 class LandscapeSettings:
-    """How often and how long: `steps` for methods that update in every step, else `outer_steps`."""
+    """How many runs, how long: `steps` for methods that update in every step, else `outer_steps`."""
 
     seeds: int = 32
     steps: int = 600
@@ -74,14 +74,14 @@ class Row:
     method: str
     rate: float  # learning rate; of a Reptile, the inner one
     start: tuple[float, float]
-    seeds: int  # 1 if the method draws nothing at random
+    seeds: int  # 1 if the method is deterministic
     end: tuple[float, float]
     loss: float  # sum of the three losses
     loss_error: float | None  # standard error over seeds
     cosine: float  # mean over pairs of tasks
     cosine_error: float | None
-    end_cosine: float  # the same at each run's mean iterate: the place, without the jitter around it
-    trapped: dict[str, float]  # share of runs in each optimum, where there are any
+    end_cosine: float  # the same at each run's mean iterate, so without jitter
+    trapped: dict[str, float]  # optimum -> share of runs trapped in it, if above 0
 
     @property
     def trapped_share(self) -> float:
@@ -230,7 +230,7 @@ def _run(settings: LandscapeSettings, progress: Progress) -> Result:
 
 
 def last_of(path: torch.Tensor) -> torch.Tensor:
-    """The iterates that say where a run ends."""
+    """The last iterates of a run, whose mean is its end."""
     return path[-max(1, len(path) // LAST) :]
 
 

@@ -1,4 +1,4 @@
-"""Methods that draw nothing at random: few runs, made with the classes, as a user would."""
+"""Deterministic methods on the plane: few runs, written as a user would."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gradaccord.showcase.landscape.plane import DEPTH, Point
 Iterates = Iterator[torch.Tensor]  # the points after every update, [rates, starts, 1, 2]
 
 RECALL = 1.0  # gamma: under the pull alone, a tenth of the way back in every step
-RECALL_ENDS = 4  # after one quarter of the steps the objective has half turned to the tasks
+RECALL_ENDS = 4  # after a quarter of the steps half of the objective is the tasks' loss
 
 
 def descend(
@@ -34,8 +34,8 @@ def descend(
 def mtl(starts: torch.Tensor, lrs: torch.Tensor) -> Iterates:
     """Multi-task learning: the sum of the gradients.
 
-    Points are independent here and SGD is linear: a point's rate may as well be a factor of its loss,
-    which lets all rates run at once.
+    Points are independent and SGD is linear, so that a learning rate can be a factor of the loss: all
+    rates run at once.
     """
     model = Point(starts.repeat(len(lrs), 1, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
@@ -45,9 +45,9 @@ def mtl(starts: torch.Tensor, lrs: torch.Tensor) -> Iterates:
 
 
 def gradnorm(starts: torch.Tensor, lr: float) -> Iterates:
-    """GradNorm with the losses shifted by +200: its rates L / L(0) are for positive losses."""
+    """GradNorm with the losses shifted by +200: its rates L / L(0) need positive losses."""
     runs = []
-    for start in starts:  # the task weights of a run are its own
+    for start in starts:  # each run has its own task weights
         model = Point(start)
         optimizer = torch.optim.SGD(model.parameters(), lr)
         method = GradNorm(model, alpha=1.5)
@@ -57,7 +57,7 @@ def gradnorm(starts: torch.Tensor, lr: float) -> Iterates:
 
 
 def recadam(starts: torch.Tensor, lr: float, steps: int) -> Iterates:
-    """RecAdam on the summed loss; it recalls the start, in place of pretrained weights."""
+    """RecAdam on the summed loss; it is pulled to the start, in place of pretrained weights."""
     model = Point(starts)
     t0 = max(1.0, steps / RECALL_ENDS)
     optimizer = RecAdam(model.parameters(), lr, gamma=RECALL, k=0.05, t0=t0)
