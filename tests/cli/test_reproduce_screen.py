@@ -24,4 +24,4 @@ def test_the_list_has_paper_title_claim_status_and_command_of_every_entry(capsys
 
 def test_numbers_of_a_paper_are_printed(capsys):
     assert "published overhead %" in shown_by(capsys, "reproduce", "dotprod-table-3", "--dry-run")
-    assert "its numbers were not at hand" in shown_by(capsys, "reproduce", "dotprod-table-11")
+    assert "its numbers are not available here" in shown_by(capsys, "reproduce", "dotprod-table-11")

@@ -33,7 +33,7 @@ def published(entry: Entry) -> Iterator[str]:
     for grid in grids:
         yield from ("", *grid.text())
     if not grids:
-        yield f"Published in {entry.published.source}; its numbers were not at hand."
+        yield f"Published in {entry.published.source}; its numbers are not available here."
 
 
 def _wrapped(text: str, indent: int) -> list[str]:

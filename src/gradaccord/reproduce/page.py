@@ -121,7 +121,7 @@ def _entry(entry: Entry, status: Status, results: Path) -> Iterator[str]:
     yield ""
     if entry.published.rows or entry.published.note:
         note = f" {entry.published.note}" if entry.published.note else ""
-        rest = "" if entry.published.complete else " Other published numbers were not at hand."
+        rest = "" if entry.published.complete else " Other published numbers are not available here."
         yield from (f"Published: {entry.published.source}.{note}{rest}", "")
     if any("'limit':" in str(record.settings) and not record.drawn for record in records):
         yield from (

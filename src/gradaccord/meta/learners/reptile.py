@@ -129,14 +129,14 @@ class Reptile(MetaLearner):
             return
         moments = kept["moments"]
         tasks = torch.tensor(float(len(moments)), dtype=torch.float64, device="cpu")
-        sums = [
-            torch.stack(list(squares)).sum(0)
-            for squares in zip(*(m.squares for m in moments), strict=True)
-        ]
+        sums = moments[0].squares
+        for other in moments[1:]:
+            sums = torch._foreach_add(sums, other.squares)
         if self.group is not None:
             sum_over_processes([tasks, *sums], self.group)
-        for buffer, total in zip(self.squares.buffers(), sums, strict=True):
-            buffer.copy_(total / float(tasks))
+        # not copied into the old tensors, whose memory may be laid out otherwise than inner steps need
+        for name, total in zip(self.adapted, sums, strict=True):
+            self.squares.add(name, total / float(tasks))
         self.inner_count.fill_(moments[0].count)
 
     def _on_batch(self, params: Params, batch: Labelled) -> Weights:
