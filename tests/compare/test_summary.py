@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 from compare_toy import table
-from made_results import compared
+from made_results import compared, made_run
 from scipy.stats import ttest_rel
 
 from gradaccord.compare.comparison import Comparison
-from gradaccord.compare.summary import unlearned
+from gradaccord.compare.summary import summarise, unlearned
 from gradaccord.compare.tables import markdown, write_tables
 
 
@@ -88,3 +88,39 @@ def test_a_baseline_that_learned_nothing_gets_a_remedy(marked, said):
         assert found[0].startswith(
             "sum itself is on no seed clearly better than a constant prediction on a: "
         )
+
+
+def runs_of(rows):
+    """Runs with these scores by seed; None: it diverged."""
+    return [
+        made_run(name, seed, own, None if own is not None else "diverged")
+        for name, scores in rows.items()
+        for seed, own in enumerate(scores)
+    ]
+
+
+def test_a_control_of_which_no_run_finished_was_not_beaten():
+    rows = {
+        "sum": (70, 71, 69, 70.5), "dotprod": (73, 74.1, 72, 73.6),
+        "paired_sum": (None,) * 4, "paired_sum@1.1": (None,) * 4,
+    }  # fmt: skip
+    comparison = summarise(runs_of(rows))
+    assert "No method is clearly better than both" in comparison.findings[0]
+    own = next(one for one in comparison.methods if one.method == "dotprod")
+    assert own.verdict == "control not tested"
+    assert markdown(comparison)
+
+
+def test_the_control_to_beat_is_the_best_over_common_seeds():
+    """One that finished only the luckiest seed, or has no number there, is not the best."""
+    rows = {
+        "sum": (70, 70, 71), "dotprod": (80, 81, 82), "paired_sum": (90, 80, 81),
+        "paired_sum@1.1": (89, None, None),
+    }  # fmt: skip
+    own = next(one for one in summarise(runs_of(rows)).methods if one.method == "dotprod")
+    assert own.control == "paired_sum"
+
+
+def test_no_run_of_negative_scores_is_called_unlearned():
+    found = compared({"sum": [-12.0, -12.5, -12.2], "pcgrad": [-11.0, -11.5, -11.2]})
+    assert not any(own.collapsed for own in found.methods)

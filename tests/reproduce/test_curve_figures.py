@@ -90,3 +90,12 @@ def test_without_runs_or_without_a_figure_there_is_none(trio, tmp_path):
 def test_a_panel_is_of_curves_or_a_map(wrong):
     with pytest.raises(ValueError, match="give `y` for curves, or `matrix` for a map"):
         Panel(**wrong)
+
+
+def test_runs_at_another_budget_are_other_lengths_and_have_no_line(trio, tmp_path):
+    entries = with_runs(trio, tmp_path, Panel(y="average"))
+    before = lines(*curve_figures(entries, tmp_path))
+    for planned in plan(entries[TRIO], budget="gradients"):
+        curve = [{"step": 1, "gradients": 1, "seconds": 1, "values": {"average": 99.0}}]
+        made_record(planned, 0.0, curve=curve).save(planned.path(tmp_path).parent)
+    assert lines(*curve_figures(entries, tmp_path)) == before

@@ -5,7 +5,8 @@ import math
 import pytest
 from reproduce_toy import made_record
 
-from gradaccord.reproduce.equal_loss import at_equal, difference_at_equal, equal_loss_tables
+from gradaccord.reproduce import matched
+from gradaccord.reproduce.matched import at_equal, difference_at_equal, matched_tables
 from gradaccord.reproduce.plan import plan
 from gradaccord.reproduce.records import TRAIN_LOSS as LOSS
 
@@ -13,7 +14,7 @@ from gradaccord.reproduce.records import TRAIN_LOSS as LOSS
 def curve(losses, cosines):
     return [
         {
-            "step": i, "gradients": i, "seconds": i,
+            "step": i, "gradients": 1000 * i, "seconds": i,  # so far apart that no mean lags
             "values": {
                 "train_loss": loss, "cosine": cosine, "average": 10.0 * i, "masked_lm.seen-de": loss,
             },
@@ -65,11 +66,50 @@ def test_the_table_has_the_average_the_probes_and_the_mean_of_texts(trio, runs):
     design = trio.small.model_copy(update={"controls": {"pcgrad": "plain"}})
     slow = curve([3.0, 2.5, 2.0], [0.1, 0.2, 0.4])
     fast = curve([3.0, 2.2, 1.8, 1.0], [0.0, 0.1, 0.3, 0.9])
-    table, scored = equal_loss_tables(design, records(runs, slow, fast))
+    table, scored = matched_tables(design, records(runs, slow, fast))
     assert table.headings == ("difference of", "to", "pairs", "average", "cosine", "masked_lm.seen-*")
     assert table.rows[0][:4] == ("pcgrad", "plain", "3", "+5.00")
     assert table.rows[0][5] == "+0.00"  # the loss itself, which is equal there
     assert scored.headings == ("difference of", "to", "pairs", "cosine", "masked_lm.seen-*")
     assert scored.rows[0][3] == "+0.10"  # where the fast one had the average of the other's end
-    assert not list(equal_loss_tables(design, [made_record(one, 0.0) for one in runs]))
+    assert not list(matched_tables(design, [made_record(one, 0.0) for one in runs]))
     assert math.isnan(made_record(runs[0], 0.0).value("cosine"))
+
+
+def lagging(rate, steps, every=15):
+    """A run whose forgetting depends on its loss alone, logged with the running mean of the trainer."""
+    curve, mean = [], 3.0
+    for step in range(steps + 1):
+        loss = 3.0 * math.exp(-rate * step)
+        mean += 0.1 * (loss - mean)
+        if step % every == 0:
+            curve.append(
+                {
+                    "step": step, "gradients": step, "seconds": step,
+                    "values": {"train_loss": mean, "masked_lm.unseen-fr": 5 - loss, "average": step},
+                }
+            )  # fmt: skip
+    return curve
+
+
+def test_runs_that_differ_in_speed_alone_are_equal_at_equal_loss(runs):
+    """A running mean lags most behind the faster run, which then seems to forget more."""
+    made = records(runs, lagging(0.004, 300), lagging(0.02, 300))
+    one, other = (next(r for r in made if r.arm == arm) for arm in ("pcgrad", "plain"))
+    ours, theirs = at_equal(one, other, "masked_lm.unseen-*", LOSS)
+    assert ours == pytest.approx(theirs, abs=0.06)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(matched, "SMOOTHING", 1.0)  # as if nothing lagged
+        ours, theirs = at_equal(one, other, "masked_lm.unseen-*", LOSS)
+        assert theirs - ours > 0.2
+
+
+def test_a_score_no_better_than_guessing_matches_nothing(runs):
+    slow = curve([3.0, 2.5, 2.0], [0.1, 0.2, 0.4])  # ends at 20
+    fast = curve([3.0, 2.2, 1.8, 1.0], [0.0, 0.1, 0.3, 0.9])
+    made = records(runs, slow, fast)
+    one, other = (next(r for r in made if r.arm == arm) for arm in ("pcgrad", "plain"))
+    assert at_equal(one, other, "cosine", "average") == pytest.approx((0.4, 0.3))
+    for guess, known in ((19.0, True), (20.0, False)):
+        own = one.model_copy(update={"chance": {"film": {"chance": 5.0, "majority": guess}}})
+        assert (at_equal(own, other, "cosine", "average") is not None) == known

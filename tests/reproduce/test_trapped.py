@@ -24,12 +24,17 @@ def shares(own, sequential, plain, control):
         (
             shares(OWN, (100, 0, 0), (100, 50, 50), (100, 0, 10)),
             "holds",
-            "2 of 3 rates (0.1, 0.5)",
+            "than MTL at 2 of the 3 rates at which that is trapped (0.1, 0.5)",
+        ),
+        (
+            shares(OWN, (0, 0, 0), (100, 0, 0), (0, 0, 0)),  # MTL is trapped at one of three
+            "holds",
+            "than MTL at 1 of the 1 rates",
         ),
         (
             shares(OWN, (100, 40, 0), (100, 50, 0), (100, 0, 0)),
             "holds in part",
-            "1 at 0 of 3 rates",
+            "1 at 0 of the 1 rates",
         ),
         (shares(OWN | {"MTL": 0.0}, (0, 0, 0), (0, 0, 0), (0, 0, 0)), "does not hold here", "MTL: 0;"),
     ],

@@ -3,7 +3,7 @@
 import pytest
 from reproduce_toy import made_record, save_made
 
-from gradaccord.reproduce.entry import all_entries
+from gradaccord.reproduce.entry import Reused, all_entries
 from gradaccord.reproduce.plan import plan
 from gradaccord.reproduce.verdict import command, status_of
 
@@ -63,6 +63,7 @@ def test_arms_that_end_at_other_training_losses_are_told(trio, tmp_path):
     worse = ends(-5, 0.3)
     assert "pcgrad has learned its training data less, which alone can explain it." in worse.result
     assert (worse.word, worse.verdict) == ("measured at small scale", "not testable here")
+    assert ends(-0.1, 0.3).verdict == "not testable here"  # no milder for a greater loss
     for higher in (0.03, -0.3):  # hardly less, and more
         assert ends(-5, higher).verdict == "does not hold here"
     saved(trio, tmp_path, 5)
@@ -86,7 +87,7 @@ def test_unfinished_and_missing_runs_are_counted(trio, tmp_path):
     found = status_of(trio, tmp_path)
     assert found.text == "measured at small scale (20 of 30 runs)"
     assert found.verdict == "not run"
-    assert "Runs are missing (3 seeds are planned)" in found.result
+    assert "Runs are missing or without a score (3 seeds are planned)" in found.result
 
 
 def test_without_a_primary_test_controls_are_counted(trio, tmp_path):
@@ -107,3 +108,53 @@ def test_of_entries_that_are_not_run_here(tmp_path):
     assert status_of(entries["dotprod-table-3"], tmp_path).word == "published numbers only"
     assert command(entries["controls-valley"]) == "gradaccord reproduce controls-valley --small"
     assert command(entries["minbert-table-2"]).endswith("minbert-table-2 --small --data DIR")
+
+
+@pytest.mark.parametrize(
+    ("half_way", "end", "noise", "verdict"),
+    [
+        (0.1, 0.1, 0.001, "holds"),
+        (0.3, 0.1, 0.001, "does not hold here"),  # the gain is that of training less
+        (0.3, 0.1, 0.08, "not testable here"),  # and so it may be here
+        (0.3, 0.5, 0.001, "does not hold here"),  # less training does not explain a lower cosine
+    ],
+)
+def test_what_less_training_improves_is_compared_at_equal_loss(
+    trio, tmp_path, half_way, end, noise, verdict
+):
+    """The arm ends with a cosine of 0.3 where its control, half way and at the end, has these."""
+    primary = trio.small.primary.model_copy(
+        update={"metric": "cosine", "variant": "one", "smallest_effect": 0.05}
+    )
+    small = trio.small.model_copy(update={"primary": primary})
+    for planned in plan(trio, budget="epochs", variants=["one"]):
+        is_arm, jitter = planned.arm == "pcgrad", noise * SPREAD[planned.seed]
+        control = [(3.0, 10.0, 0.0), (2.0, 30.0, half_way), (1.0, 60.0, end + jitter)]
+        points = [(3.0, 10.0, 0.2), (2.5, 20.0, 0.2), (2.0, 30.0, 0.3 + 2 * jitter)]
+        curve = [
+            {
+                "step": i, "gradients": 1000 * i, "seconds": i,
+                "values": {"train_loss": loss, "average": score, "cosine": cosine},
+            }
+            for i, (loss, score, cosine) in enumerate(points if is_arm else control)
+        ]  # fmt: skip
+        loss = curve[-1]["values"]["train_loss"] + 0.001 * planned.seed * is_arm
+        made = made_record(planned, 50.0 + planned.seed, curve=curve, train_loss=loss)
+        made.save(planned.path(tmp_path).parent)
+    assert status_of(trio.model_copy(update={"small": small}), tmp_path).verdict == verdict
+
+
+def test_tests_of_another_entry_say_nothing_of_a_figure_s_claim(trio, tmp_path):
+    saved(trio, tmp_path, 5)
+    small = trio.small.model_copy(update={"primary": None})
+    reused = Reused(entry=trio.name)
+    found = status_of(trio.model_copy(update={"small": small, "records_of": reused}), tmp_path)
+    assert (found.word, found.verdict) == ("measured at small scale", "no test planned")
+
+
+def test_what_is_tested_is_told_where_the_claim_is_wider(trio, tmp_path):
+    saved(trio, tmp_path, 5)
+    primary = trio.small.primary.model_copy(update={"asks": "one step of ten"})
+    small = trio.small.model_copy(update={"primary": primary})
+    found = status_of(trio.model_copy(update={"small": small}), tmp_path)
+    assert found.result.startswith("Tested: one step of ten. pcgrad")

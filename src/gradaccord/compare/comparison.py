@@ -82,7 +82,12 @@ class Standing(BaseModel):
     @property
     def beats_both(self) -> bool:
         """Clearly better than the baseline and than its control, if it has one."""
-        return self.vs_baseline.clear_gain and (self.vs_control is None or self.vs_control.clear_gain)
+        return self.vs_baseline.clear_gain and (self.control is None or self.beats_control)
+
+    @property
+    def beats_control(self) -> bool:
+        """Whether it is clearly better than its control; false without a test."""
+        return self.vs_control is not None and self.vs_control.clear_gain
 
     @property
     def verdict(self) -> str:
@@ -93,7 +98,10 @@ class Standing(BaseModel):
             return "not clear"
         if not self.vs_baseline.clear_gain:
             return "worse"
-        return "better" if self.beats_both else "control as good"
+        if self.beats_both:
+            return "better"
+        untested = self.vs_control is None or bool(self.vs_control.no_p)
+        return "control not tested" if untested else "control as good"
 
 
 class Comparison(Versioned):

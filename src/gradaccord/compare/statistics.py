@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cache
+from itertools import takewhile
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer
@@ -165,14 +166,16 @@ def holm(ps: Sequence[float]) -> list[float]:
 def holm_levels(ps: Sequence[float]) -> list[float]:
     """What each p value had to be below to be called real by Holm, the others as they are.
 
-    The k-th smallest of m: `LEVEL` / (m - k + 1). Holm stops at the first that is not real: those
-    after it had to be as small as that one.
+    Of m tests with k of the others real, whatever this one is: `LEVEL` / (m - k).
     """
-    order = sorted((i for i, p in enumerate(ps) if not math.isnan(p)), key=lambda i: ps[i])
-    real = sum(p < LEVEL for p in holm(ps))
+    known = [i for i, p in enumerate(ps) if not math.isnan(p)]
     found = [LEVEL] * len(ps)
-    for place, i in enumerate(order):
-        found[i] = LEVEL / (len(order) - min(place, real))
+    for i in known:
+        others = sorted(ps[j] for j in known if j != i)
+        passed = takewhile(
+            lambda ranked: ranked[1] < LEVEL / (len(known) - ranked[0]), enumerate(others)
+        )
+        found[i] = LEVEL / (len(known) - sum(1 for _ in passed))
     return found
 
 

@@ -208,6 +208,7 @@ def _standing(
     average = scores[spec][AVERAGE]
     control = _strongest([other for other in spec.controls() if other in scores], scores)
     usual = Mean.of(scores[baseline][AVERAGE].values()).mean
+    least = COLLAPSE * usual if usual > 0 else -math.inf  # losses count as negative scores
     return Standing(
         method=str(spec),
         is_control=spec.is_control,
@@ -219,7 +220,7 @@ def _standing(
         train_loss=Mean.of(one.train_loss for one in own.values()),
         cosine=Mean.of(one.last.task_cosine.mean for one in own.values() if one.last.task_cosine),
         distance=Mean.of(one.last.distance.total for one in own.values() if one.last.distance),
-        collapsed=tuple(sorted(s for s, value in average.items() if value < COLLAPSE * usual)),
+        collapsed=tuple(sorted(s for s, value in average.items() if value < least)),
         costs=Costs(**{cost: _relative(own, theirs, cost) for cost in Costs.model_fields}),
         missing={run.seed: run.failure or "not run" for run in runs if run.results is None},
         marks=_marks(own, split),
@@ -255,9 +256,21 @@ def _references(results: Results, split: str) -> dict[str, NoSkill]:
 
 
 def _strongest(controls: Sequence[Spec], scores: Mapping[Spec, Scores]) -> Spec | None:
-    """The control with the best average: the one that has to be beaten."""
-    known = [spec for spec in controls if scores[spec][AVERAGE]]
-    return max(known, key=lambda spec: Mean.of(scores[spec][AVERAGE].values()).mean, default=None)
+    """The control with the best average over common seeds: the one that has to be beaten.
+
+    One without a score only if there is no other: a method that it was planned for has not beaten it.
+    """
+    finite = {
+        spec: {seed: value for seed, value in scores[spec][AVERAGE].items() if math.isfinite(value)}
+        for spec in controls
+    }
+    known = [spec for spec in controls if finite[spec]]
+    if not known:
+        return next(iter(controls), None)
+    common = set.intersection(*(set(finite[spec]) for spec in known))
+    return max(
+        known, key=lambda spec: statistics.fmean(finite[spec][seed] for seed in common or finite[spec])
+    )
 
 
 def _with_corrected_p(comparison: Comparison) -> Comparison:

@@ -52,7 +52,8 @@ def leaderboard(data: ReportData) -> Table | None:
         f"Average of the trained tasks' main metrics on {comparison.split}, mean ± standard error "
         "over seeds. Differences are in points, paired by seed, ± half of their 95 % interval; "
         f"{comparison.verdicts_by}. “control as good”: better than the baseline, but not "
-        "clearly better than its own control. p values are under Differences. Train loss, task "
+        "clearly better than its own control; “control not tested”: its control has "
+        "too few runs. p values are under Differences. Train loss, task "
         "cosine and distance from the start are those of the last evaluation; processor time, batch "
         "gradients and peak memory are relative to the baseline."
         + ("" if comparison.budget is None else f" {comparison.budget.sentence}"),

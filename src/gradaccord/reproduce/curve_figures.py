@@ -31,7 +31,9 @@ def curve_figures(entries: Mapping[str, Entry], results: Path) -> list[Drawn]:
     found = []
     for entry in entries.values():
         curves = [panel for panel in entry.figure if panel.matrix is None]
-        records = current_records(entry, results) if entry.figure else []
+        records = current_records(entry, results) if entry.figure and entry.small else []
+        first = next(iter(entry.small.budgets)) if entry.small else None
+        records = [record for record in records if record.budget == first]  # others are other lengths
         if any(record.curve for record in records) and curves:
             caption = (
                 f"{entry.title}: means over seeds ({_seeds(records)}), with standard errors as bands."

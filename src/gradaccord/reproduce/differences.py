@@ -73,15 +73,13 @@ def current_records(entry: Entry, results: Path, size: Size = "small") -> list[R
 def differences_of(design: Design, records: Sequence[RunRecord]) -> list[Tested]:
     """All tests that have a pair of runs, the primary one first.
 
-    p values are corrected by Holm for all tests of a scope: those on the mean of all variants are one
-    family, those on each single variant another.
+    p values are corrected by Holm for all of them together.
     """
     scopes = [*design.variants, *([ALL] if len(design.variants) > 1 else [])]
-    found: list[Tested] = []
-    for scope in scopes:
-        made = [test for test in _of_scope(design, scope, records) if test.difference.count]
-        family = corrected({i: test.difference for i, test in enumerate(made)})
-        found += [replace(test, difference=family[i]) for i, test in enumerate(made)]
+    every = (test for scope in scopes for test in _of_scope(design, scope, records))
+    made = [test for test in every if test.difference.count]
+    family = corrected({i: test.difference for i, test in enumerate(made)})
+    found = [replace(test, difference=family[i]) for i, test in enumerate(made)]
     return sorted(found, key=lambda test: (not test.primary, test.scope != ALL))
 
 
@@ -117,6 +115,12 @@ def _of_scope(design: Design, scope: str, records: Sequence[RunRecord]) -> Itera
                 seeds_of(records, scope, budget, name, metric, list(design.variants))
                 for name in (arm, against)
             )
+            if any(
+                one.is_bound(metric)
+                for one in records
+                if (one.budget, one.arm) == (budget, arm) and scope in (ALL, one.variant)
+            ):
+                ours = {}  # that it took at least so many steps cannot count in the arm's favour
             yield Tested(
                 scope, budget, arm, against, metric, lower,
                 _is_primary(design, scope, budget, arm, against), Difference.between(ours, theirs),

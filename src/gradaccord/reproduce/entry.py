@@ -68,6 +68,7 @@ class Primary(_Section):
     variant: str | None = None  # default: the mean over all
     budget: BudgetKind | None = None  # default: the first
     better: Literal["higher", "lower"] = "higher"
+    asks: str = ""  # what is tested, where that is narrower than the entry's claim
 
 
 class Design(_Section):
@@ -226,6 +227,7 @@ class Entry(_Section):
     records_of: Reused | None = None  # both settings are those of another entry, and so are the runs
     recipe_only: str | None = None  # the data file that is missing
     figure: tuple[Panel, ...] = ()  # drawn from the records
+    errors: bool = False  # whether its tables show the errors of every arm
 
     @model_validator(mode="after")
     def _can_be_run(self) -> Entry:

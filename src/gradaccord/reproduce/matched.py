@@ -16,6 +16,7 @@ from gradaccord.compare.statistics import Difference
 from gradaccord.reproduce.entry import Design
 from gradaccord.reproduce.grid import Grid
 from gradaccord.reproduce.records import TRAIN_LOSS, Point, RunRecord
+from gradaccord.train.progress import SMOOTHING
 
 FEWEST = 3  # evaluations that a run needs to be interpolated
 MATCHED = {TRAIN_LOSS: "training loss", AVERAGE: "score on dev"}
@@ -24,32 +25,61 @@ NOTE = (
     "{worse} last {matched} is taken at its end; the other where its {matched} passed that value, "
     "interpolated between evaluations. {caveat}Exploratory."
 )
-INNER = (
-    "The training loss of a trajectory method is that of its inner steps, lower than at the outer "
-    "weights, which are scored. "
-)
+CAVEATS = {
+    TRAIN_LOSS: "The training loss is a running mean over steps, whose lag is taken out; that of a "
+    "trajectory method is of its inner steps, lower than at the outer weights, which are scored. ",
+    AVERAGE: "Pairs that meet at a score no better than guessing are left out. ",
+}
 
 
 def at_equal(ours: RunRecord, theirs: RunRecord, metric: str, by: str) -> tuple[float, float] | None:
     """Both values where `by` is the worse of the runs' last ones; None if one run never passed it."""
-    ends = [record.curve[-1].value(by) for record in (ours, theirs) if record.curve]
-    if len(ends) < 2 or not all(map(math.isfinite, ends)):
+    if not (ours.curve and theirs.curve):
+        return None
+    courses = _course(ours, by), _course(theirs, by)
+    ends = [course[-1] for course in courses]
+    if not all(map(math.isfinite, ends)):
         return None
     level = max(ends) if by == TRAIN_LOSS else min(ends)
-    values = [_value_at(record.curve, level, metric, by) for record in (ours, theirs)]
+    if by == AVERAGE and level <= ours.guess:
+        return None
+    values = [
+        _value_at(record.curve, course, level, metric, -1.0 if by == TRAIN_LOSS else 1.0)
+        for record, course in zip((ours, theirs), courses, strict=True)
+    ]
     return (values[0], values[1]) if all(map(math.isfinite, values)) else None
 
 
-def _value_at(curve: Sequence[Point], level: float, metric: str, by: str) -> float:
-    """The value when `by` last passed a level on its way to better; NaN if it began beyond it."""
-    if curve[-1].value(by) == level:
+def _course(record: RunRecord, by: str) -> list[float]:
+    """The score at every evaluation, or the training loss without the lag of its running mean.
+
+    After n batches of a task the mean m is old m + (1 - old) L, where old = (1 - `SMOOTHING`)^n and L
+    stands for the losses of these batches.
+    """
+    found = [point.value(by) for point in record.curve]
+    if by != TRAIN_LOSS:
+        return found
+    lagging = pairwise(zip(record.curve, found, strict=True))
+    for place, ((before, mean), (after, now)) in enumerate(lagging, 1):
+        batches = (after.gradients - before.gradients) / max(len(record.trained), 1)
+        old = (1 - SMOOTHING) ** batches
+        found[place] = (now - old * mean) / (1 - old) if old < 1 else now
+    return found
+
+
+def _value_at(
+    curve: Sequence[Point], course: Sequence[float], level: float, metric: str, sign: float
+) -> float:
+    """The metric where the course last passed a level on its way to better; NaN if it began beyond.
+
+    sign: -1 where lower is better.
+    """
+    if course[-1] == level:
         return curve[-1].value(metric)
-    sign = -1.0 if by == TRAIN_LOSS else 1.0
     found = math.nan
-    for before, after in pairwise(curve):
-        low, high = sign * before.value(by), sign * after.value(by)
-        if low <= sign * level < high:
-            share = (sign * level - low) / (high - low)
+    for (before, low), (after, high) in pairwise(zip(curve, course, strict=True)):
+        if sign * low <= sign * level < sign * high:
+            share = (level - low) / (high - low)
             found = before.value(metric) + share * (after.value(metric) - before.value(metric))
     return found
 
@@ -80,7 +110,7 @@ def difference_at_equal(
     )
 
 
-def equal_loss_tables(design: Design, records: Sequence[RunRecord]) -> Iterator[Grid]:
+def matched_tables(design: Design, records: Sequence[RunRecord]) -> Iterator[Grid]:
     """For each variant: every arm with a control, on the average and the probes that were measured."""
     for variant, budget, by in product(design.variants, design.budgets, MATCHED):
         own = [one for one in records if (one.variant, one.budget) == (variant, budget)]
@@ -97,10 +127,8 @@ def equal_loss_tables(design: Design, records: Sequence[RunRecord]) -> Iterator[
         if rows:
             where = f"{variant}, " if len(design.variants) > 1 else ""
             headings = ("difference of", "to", "pairs", *metrics)
-            loss = by == TRAIN_LOSS
-            note = NOTE.format(
-                worse="higher" if loss else "lower", matched=MATCHED[by], caveat=INNER if loss else ""
-            )
+            worse = "higher" if by == TRAIN_LOSS else "lower"
+            note = NOTE.format(worse=worse, matched=MATCHED[by], caveat=CAVEATS[by])
             yield Grid(f"{where}at equal {MATCHED[by]}", headings, tuple(rows), note)
 
 

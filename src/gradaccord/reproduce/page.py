@@ -83,7 +83,8 @@ def _shown(figures: Sequence[Drawn], entry: str) -> Iterator[str]:
 def _primary(entries: Mapping[str, Entry], found: Mapping[str, Status]) -> Iterator[str]:
     yield (
         "One test for each entry, chosen before the runs. Differences are paired by seed, with 95 % "
-        "intervals. p is corrected by Holm's method over all tests of the entry. *detectable* is the "
+        "intervals over seeds (all runs are scored on the same examples, whose sampling is not in the "
+        "intervals). p is corrected by Holm's method over all tests of the entry. *detectable* is the "
         "smallest true difference that the test finds four times in five; *worth having* is the "
         "smallest that matters to us."
     )
@@ -153,8 +154,8 @@ def _claims(entries: Mapping[str, Entry], found: Mapping[str, Status]) -> Iterat
         "* **holds in part**: the gain is smaller, or another control does better.\n"
         "* **does not hold here**: the interval excludes an effect worth having.\n"
         "* **not testable here**: the interval still includes such an effect, plain training learns "
-        "nothing at this scale, the method loses but has learned its training data clearly less, or "
-        "data is missing.\n\n"
+        "nothing at this scale, the method does not win but has learned its training data clearly "
+        "less, or data is missing.\n\n"
         "Without a primary test the verdict is exploratory. An entry is run by `gradaccord reproduce "
         "ENTRY --small --data DIR`; those that were run have details in [results.md](results.md)."
     )

@@ -133,6 +133,12 @@ class RunRecord(Versioned):
         """Those of them that were not trained on."""
         return tuple(task for task in self.tasks if task not in self.trained)
 
+    @property
+    def guess(self) -> float:
+        """The average of guessing, at random or always the same; -inf where a task's is not known."""
+        best = [max(self.chance.get(task, {}).values(), default=-math.inf) for task in self.trained]
+        return fmean(best) if best else -math.inf
+
     def value(self, metric: str = AVERAGE) -> float:
         """A number by name: `average` (of the trained tasks' main metrics), a task (its main metric),
         `task.metric`, a probe (or the mean of several: `masked_lm.*`), `train_loss`, or `steps to 40`
@@ -156,7 +162,7 @@ class RunRecord(Versioned):
             return self.train_loss
         if self.curve and (level := STEPS_TO.fullmatch(metric)):
             found = steps_to(self.curve, float(level[1]))
-            return found if math.isfinite(found) else float(self.curve[-1].step)
+            return float(self.curve[-1].step) if self.is_bound(metric) else found
         if metric in self.scores:
             return main_score(self.scores[metric], self.metrics[metric])
         measured = (self.curve[-1].values | self.probes) if self.curve else self.probes
@@ -164,6 +170,11 @@ class RunRecord(Versioned):
             return probed
         task, _, name = metric.rpartition(".")
         return self.scores.get(task, {}).get(name, math.nan)
+
+    def is_bound(self, metric: str) -> bool:
+        """Whether the value is only a lower bound: steps to a score that the run never reached."""
+        level = STEPS_TO.fullmatch(metric) if self.curve else None
+        return level is not None and math.isnan(steps_to(self.curve, float(level[1])))
 
     def save(self, folder: Path) -> Path:
         """Write it into the folder of an entry."""

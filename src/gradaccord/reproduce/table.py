@@ -10,14 +10,15 @@ from gradaccord.compare.comparison import AVERAGE, UNSEEN
 from gradaccord.compare.statistics import Mean, short_p
 from gradaccord.reproduce.differences import ALL, Tested, differences_of, number, seeds_of
 from gradaccord.reproduce.entry import MAIN, Design, Entry, Published, Size
-from gradaccord.reproduce.equal_loss import equal_loss_tables
 from gradaccord.reproduce.grid import NONE, Grid
+from gradaccord.reproduce.matched import matched_tables
 from gradaccord.reproduce.records import OVERALL, Errors, RunRecord
 from gradaccord.reproduce.speed_up import speed_up_tables
 
 TESTS_NOTE = (
-    "Differences are paired by seed, with 95 % intervals. p: corrected by Holm for all tests on the "
-    "same data. Detectable: the smallest true difference that the test finds four times in five."
+    "Differences are paired by seed, with 95 % intervals over seeds, all scored on the same examples. "
+    "p: corrected by Holm for all tests of the entry. Detectable: the smallest true difference that "
+    "the test finds four times in five."
 )
 PRIMARY_NOTE = "* the primary test. All others are exploratory."
 EXPLORATORY_NOTE = "All tests are exploratory."
@@ -55,12 +56,13 @@ def tables(entry: Entry, records: Sequence[RunRecord], size: Size = "small") -> 
                 found += _errors(own[0])
             else:
                 found.append(_scores(entry, title, own))
+                found += [table for row in own if entry.errors for table in _errors(row)]
             found.append(_costs(own))
-    if len(design.variants) > 1:
+    if len(design.variants) > 1 and len(design.arms) > 1:
         found += _means(design, records)
     tests = differences_of(design, records)
     found += [tests_table(design, tests)] if tests else []
-    return [*found, *equal_loss_tables(design, records), *speed_up_tables(design, records)]
+    return [*found, *matched_tables(design, records), *speed_up_tables(design, records)]
 
 
 def published_tables(entry: Entry) -> list[Grid]:
@@ -95,13 +97,14 @@ def tests_table(design: Design, tests: Sequence[Tested]) -> Grid:
         rows.append(
             (
                 ("* " if test.primary else "") + test.arm, test.against, *where,
-                interval(test), _p(test), number(test.detectable),
+                str(test.difference.count), interval(test), _p(test), number(test.detectable),
             )
         )  # fmt: skip
     metric = f"Differences of {tests[0].metric}" + (", lower is better" if tests[0].lower else "")
     note = PRIMARY_NOTE if any(test.primary for test in tests) else EXPLORATORY_NOTE
     return Grid(
-        metric, (*headings, "difference", "p", "detectable"), tuple(rows), f"{TESTS_NOTE} {note}"
+        metric, (*headings, "pairs", "difference", "p", "detectable"), tuple(rows),
+        f"{TESTS_NOTE} {note}",
     )  # fmt: skip
 
 
@@ -225,7 +228,7 @@ def _costs(rows: Sequence[Row]) -> Grid:
 
 
 def _errors(row: Row) -> list[Grid]:
-    """The errors of a single arm: how many there are, and how many lie next to the true class."""
+    """The errors of an arm: how many there are, and how many lie next to the true class."""
     lines = []
     for task in row.records[0].errors:
         own = [record.errors[task] for record in row.records if task in record.errors]
@@ -236,7 +239,7 @@ def _errors(row: Row) -> list[Grid]:
     if not lines:
         return []
     headings = ("", "examples, all seeds", "wrong", "of these in the next class")
-    return [Grid("Errors", headings, tuple(lines))]
+    return [Grid(f"{row.arm}: errors", headings, tuple(lines))]
 
 
 def _near(errors: Errors) -> float:

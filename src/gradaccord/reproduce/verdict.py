@@ -18,7 +18,7 @@ from gradaccord.reproduce.differences import (
     seeds_of,
 )
 from gradaccord.reproduce.entry import DATA, Design, Entry, Primary, Size
-from gradaccord.reproduce.equal_loss import MATCHED, difference_at_equal
+from gradaccord.reproduce.matched import MATCHED, difference_at_equal
 from gradaccord.reproduce.plan import plan
 from gradaccord.reproduce.records import TRAIN_LOSS, RunRecord
 from gradaccord.reproduce.special import trapped
@@ -80,38 +80,51 @@ def status_of(entry: Entry, results: Path) -> Status:
         return Status("measured at small scale", verdict, result, done, len(planned))
     tests = differences_of(design, records)
     primary = next((test for test in tests if test.primary), None)
-    word, verdict, result = _decided(design, records, tests, primary)
+    own_runs = entry.records_of is None
+    word, verdict, result = _decided(design, records, tests, primary, own_runs)
     return Status(word, verdict, result, done, len(planned), primary)
 
 
 def _decided(
-    design: Design, records: Sequence[RunRecord], tests: Sequence[Tested], primary: Tested | None
+    design: Design,
+    records: Sequence[RunRecord],
+    tests: Sequence[Tested],
+    primary: Tested | None,
+    own_runs: bool,
 ) -> tuple[Word, Verdict, str]:
+    """own_runs: whether the runs were made for this entry; another's tests say nothing of its claim."""
     small: Word = "measured at small scale"
     if design.primary is None:
-        verdict, result = _exploratory(design, tests)
-        return small, verdict, result
+        if own_runs:
+            return (small, *_exploratory(design, records, tests))
+        return small, "no test planned", "Measured; see the tables and figures."
     if primary is None:
         return small, "not run", "The primary test is not run yet."
     fits = unequal_fits(design, records, primary)
-    result = sentence(primary) + _fits_sentence(fits)
+    asked = f"Tested: {design.primary.asks}. " if design.primary.asks else ""
+    result = asked + sentence(primary) + _fits_sentence(fits)
     if primary.difference.count < design.seeds:
-        return small, "not run", f"{result} Runs are missing ({design.seeds} seeds are planned)."
+        return small, "not run", (
+            f"{result} Runs are missing or without a score ({design.seeds} seeds are planned)."
+        )  # fmt: skip
     weak, learned = unlearned(design, records, design.primary)
     if weak:
         what = "so that nothing can be tested" if not learned else "which weakens the test"
         result = f"At this scale {'; '.join(weak)}, {what}. {result}"
     if weak and not learned:
         return small, "not testable here", result
-    if primary.better and design.primary.metric in PROBES and _trained_less(fits, primary):
-        return _decided_at_equal_loss(design, records, tests, primary, result)
-    if primary.better:
-        whole = primary.gain >= design.primary.smallest_effect and not _lost(tests, primary)
-        return "reproduced", "holds" if whole else "holds in part", result
-    if primary.worse and _trained_less(fits, primary):
+    if design.primary.metric in PROBES:
+        if primary.better and _trained_less(fits, primary):
+            return _decided_at_equal_loss(design, records, tests, primary, result)
+    elif not primary.better and _trained_less(fits, primary):
         return small, "not testable here", (
             f"{result} {primary.arm} has learned its training data less, which alone can explain it."
         )  # fmt: skip
+    if primary.better:
+        whole = primary.gain >= design.primary.smallest_effect and not _lost(tests, primary)
+        return "reproduced", "holds" if whole else "holds in part", result
+    if not math.isfinite(primary.half):
+        return small, "not testable here", f"{result} There is no interval to decide by."
     if primary.gain + primary.half < design.primary.smallest_effect:
         return "not reproduced", "does not hold here", (
             f"{result} The interval excludes an effect of {design.primary.smallest_effect:g}."
@@ -122,7 +135,7 @@ def _decided(
 
 
 def _trained_less(fits: dict[str, float] | None, test: Tested) -> bool:
-    return fits is not None and fits[test.arm] > UNDERFIT * fits[test.against]
+    return fits is not None and 0 < UNDERFIT * fits[test.against] < fits[test.arm]
 
 
 def _decided_at_equal_loss(
@@ -151,9 +164,12 @@ def _decided_at_equal_loss(
         seeds = min(own.count for own in found.values())
         whole = min(gains) >= least and seeds == design.seeds and not _lost(tests, primary)
         return "reproduced", "holds" if whole else "holds in part", result
-    return "measured at small scale", "holds in part", (
-        f"{result} So the difference at the end can be that of training less."
-    )  # fmt: skip
+    result = f"{result} So the difference at the end can be that of training less."
+    least = design.primary.smallest_effect if design.primary else 0.0
+    halves = [own.half_interval for own in found.values()]
+    if all(gain + half < least for gain, half in zip(gains, halves, strict=True)):
+        return "not reproduced", "does not hold here", result
+    return "measured at small scale", "not testable here", result
 
 
 def _lost(tests: Sequence[Tested], primary: Tested) -> bool:
@@ -165,7 +181,9 @@ def _lost(tests: Sequence[Tested], primary: Tested) -> bool:
     )
 
 
-def _exploratory(design: Design, tests: Sequence[Tested]) -> tuple[Verdict, str]:
+def _exploratory(
+    design: Design, records: Sequence[RunRecord], tests: Sequence[Tested]
+) -> tuple[Verdict, str]:
     """Without a primary test: the arms against their controls, or all against the baseline."""
     pairs = set(design.controls.items())
     wanted = [test for test in tests if (test.arm, test.against) in pairs] if pairs else list(tests)
@@ -173,12 +191,15 @@ def _exploratory(design: Design, tests: Sequence[Tested]) -> tuple[Verdict, str]
     if not tested:
         return "no test planned", "Measured; see the table."
     better = sum(test.better for test in tested)
-    worse = sum(test.worse for test in tested)
+    lost = [test for test in tested if test.worse]
+    less = sum(_trained_less(unequal_fits(design, records, test), test) for test in lost)
+    worse = len(lost) - less
     least = [test.detectable for test in tested]
     reach = f"{min(least):.1f}" if len(least) == 1 else f"{min(least):.1f} to {max(least):.1f}"
     result = (
-        f"Exploratory: of {len(tested)} differences {better} clearly better, {worse} clearly worse; "
-        f"the tests see differences of {reach} four times in five."
+        f"Exploratory: of {len(tested)} differences {better} clearly better, {worse} clearly worse"
+        f"{f', and {less} that trained less' if less else ''}; "
+        f"the tests detect differences of {reach} four times in five."
     )
     if better == len(tested):
         return "holds", result
@@ -230,7 +251,7 @@ def unlearned(design: Design, records: Sequence[RunRecord], primary: Primary) ->
             guess = max(own[0].chance.get(task, {}).values(), default=-math.inf)
             mean = Mean.of(one.value(task) for one in own)
             error = mean.error if math.isfinite(mean.error) else 0.0
-            if math.isfinite(guess) and mean.mean <= guess + 2 * error:
+            if math.isfinite(guess) and not mean.mean > guess + 2 * error:
                 weak.append(f"{arm} does not learn {task} ({mean.text(1)}, guessing {guess:.1f})")
             else:
                 learned += 1

@@ -12,6 +12,7 @@ from gradaccord.core.report import StepReport
 from gradaccord.core.watch import Watch
 from gradaccord.train.step_batches import StepBatch
 
+SMOOTHING = 0.1  # weight of a new loss in its running mean
 NOW = "; now "  # in a line of output, before what is done beside steps
 
 
@@ -46,7 +47,7 @@ class Progress:
             # Halves of a pair that came one a call are called #1 and #2 if they are of one task.
             now = losses[one.name] if one.name in losses else losses[report.tasks[-1]]
             before = self.losses.get(one.task, now)
-            self.losses[one.task] = before + 0.1 * (now - before)
+            self.losses[one.task] = before + SMOOTHING * (now - before)
         if len(report.tasks) > 1:
             self.cosine = report.mean_cosine
             if report.pairs:

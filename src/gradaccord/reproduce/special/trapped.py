@@ -11,7 +11,10 @@ METHOD, PLAIN, CONTROL = "Sequential Reptile", "MTL", "Sequential, η = 1"
 
 def answer(records: Sequence[RunRecord]) -> tuple[bool, bool, str]:
     """Whether the method escapes where plain training is trapped at their own rates, whether it does
-    so at most of the equal rates; and both in sentences. Shares are means over the records (starts)."""
+    so at most of the equal rates at which plain training is trapped; and both in sentences.
+
+    Shares are means over the records (starts).
+    """
     shares = {name: _mean([record.value(name) for record in records]) for name in records[0].tasks}
     own = [name for name in shares if "@" not in name]
     listed = "; ".join(f"{name}: {shares[name]:.0f}" for name in own)
@@ -21,12 +24,13 @@ def answer(records: Sequence[RunRecord]) -> tuple[bool, bool, str]:
         other: [rate for rate in rates if shares[f"{METHOD} @ {rate}"] < shares[f"{other} @ {rate}"]]
         for other in (PLAIN, CONTROL)
     }
+    trapping = {other: [r for r in rates if shares[f"{other} @ {r}"] > 0] for other in ahead}
     equal = "; ".join(
-        f"than {other} at {len(found)} of {len(rates)} rates"
+        f"than {other} at {len(found)} of the {len(trapping[other])} rates at which that is trapped"
         + (f" ({', '.join(found)})" if found else "")
         for other, found in ahead.items()
     )
-    return escapes, len(ahead[PLAIN]) > len(rates) / 2, (
+    return escapes, len(ahead[PLAIN]) > len(trapping[PLAIN]) / 2, (
         f"Runs that end trapped, in %, each method at its own rate (not the same): {listed}. "
         f"At equal rates {METHOD} is trapped less often {equal}."
     )  # fmt: skip
