@@ -133,7 +133,7 @@ def test_what_less_training_improves_is_compared_at_equal_loss(
         points = [(3.0, 10.0, 0.2), (2.5, 20.0, 0.2), (2.0, 30.0, 0.3 + 2 * jitter)]
         curve = [
             {
-                "step": i, "gradients": 1000 * i, "seconds": i,
+                "step": i, "gradients": 10**9 * i, "seconds": i,
                 "values": {"train_loss": loss, "average": score, "cosine": cosine},
             }
             for i, (loss, score, cosine) in enumerate(points if is_arm else control)

@@ -18,6 +18,7 @@ from gradaccord.reproduce.grid import Grid
 from gradaccord.reproduce.records import TRAIN_LOSS, Point, RunRecord
 from gradaccord.train.progress import SMOOTHING
 
+Place = tuple[float, float]  # batch gradients, and the score or loss there
 FEWEST = 3  # evaluations that a run needs to be interpolated
 MATCHED = {TRAIN_LOSS: "training loss", AVERAGE: "score on dev"}
 NOTE = (
@@ -37,51 +38,61 @@ def at_equal(ours: RunRecord, theirs: RunRecord, metric: str, by: str) -> tuple[
     if not (ours.curve and theirs.curve):
         return None
     courses = _course(ours, by), _course(theirs, by)
-    ends = [course[-1] for course in courses]
+    ends = [course[-1][1] for course in courses]
     if not all(map(math.isfinite, ends)):
         return None
     level = max(ends) if by == TRAIN_LOSS else min(ends)
     if by == AVERAGE and level <= ours.guess:
         return None
+    sign = -1.0 if by == TRAIN_LOSS else 1.0
     values = [
-        _value_at(record.curve, course, level, metric, -1.0 if by == TRAIN_LOSS else 1.0)
+        _value_at(record.curve, _passed(course, level, sign), metric)
         for record, course in zip((ours, theirs), courses, strict=True)
     ]
     return (values[0], values[1]) if all(map(math.isfinite, values)) else None
 
 
-def _course(record: RunRecord, by: str) -> list[float]:
+def _course(record: RunRecord, by: str) -> list[Place]:
     """The score at every evaluation, or the training loss without the lag of its running mean.
 
     After n batches of a task the mean m is old m + (1 - old) L, where old = (1 - `SMOOTHING`)^n and L
-    stands for the losses of these batches.
+    is a mean over the losses of these batches, which on average are `age` batches old.
     """
-    found = [point.value(by) for point in record.curve]
+    found = [(point.gradients, point.value(by)) for point in record.curve]
     if by != TRAIN_LOSS:
         return found
-    lagging = pairwise(zip(record.curve, found, strict=True))
-    for place, ((before, mean), (after, now)) in enumerate(lagging, 1):
-        batches = (after.gradients - before.gradients) / max(len(record.trained), 1)
-        old = (1 - SMOOTHING) ** batches
-        found[place] = (now - old * mean) / (1 - old) if old < 1 else now
-    return found
+    tasks, kept = max(len(record.trained), 1), 1 - SMOOTHING
+    lagging = [found[0]]
+    for (before, mean), (after, now) in pairwise(found):
+        batches = (after - before) / tasks
+        old = kept**batches
+        if old < 1:
+            age = kept / SMOOTHING - batches * old / (1 - old)
+            lagging.append((after - age * tasks, (now - old * mean) / (1 - old)))
+    return lagging
 
 
-def _value_at(
-    curve: Sequence[Point], course: Sequence[float], level: float, metric: str, sign: float
-) -> float:
-    """The metric where the course last passed a level on its way to better; NaN if it began beyond.
+def _passed(course: Sequence[Place], level: float, sign: float) -> float:
+    """Where a course last passed a level on its way to better; NaN if it began beyond it.
 
     sign: -1 where lower is better.
     """
-    if course[-1] == level:
-        return curve[-1].value(metric)
+    where, end = course[-1]
+    if end == level:
+        return where
     found = math.nan
-    for (before, low), (after, high) in pairwise(zip(curve, course, strict=True)):
+    for (before, low), (after, high) in pairwise(course):
         if sign * low <= sign * level < sign * high:
-            share = (level - low) / (high - low)
-            found = before.value(metric) + share * (after.value(metric) - before.value(metric))
+            found = before + (level - low) / (high - low) * (after - before)
     return found
+
+
+def _value_at(curve: Sequence[Point], where: float, metric: str) -> float:
+    """The metric after so many batch gradients, interpolated between evaluations."""
+    from numpy import interp
+
+    known = [point.gradients for point in curve]
+    return float(interp(where, known, [point.value(metric) for point in curve]))
 
 
 def difference_at_equal(
