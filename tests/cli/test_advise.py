@@ -69,7 +69,7 @@ def test_where_nothing_conflicts_plain_training_is_the_method(capsys, written, r
 def test_one_task_gets_its_own_methods_and_no_word_on_conflict(capsys, written, content):
     file = written(tasks={"film": content["tasks"]["film"]})
     shown = advised(capsys, file)
-    assert "One task, film: there is none to conflict with." in shown
+    assert "One task, film: there is no other task to conflict with." in shown
     assert re.search(r"dotprod \(\d\.\d\d x\): .* control: paired_sum, paired_sum@1.1", shown)
     assert "--methods dotprod,sam,averaged" in shown
     assert "shared" not in shown

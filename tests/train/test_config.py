@@ -15,7 +15,7 @@ from train_toy import weights
 from gradaccord.models.multitask import MultiTaskModel
 from gradaccord.runs.config_files import section_in
 from gradaccord.runs.log import read_log
-from gradaccord.train.config import TABLE_KEYS, Config
+from gradaccord.train.config import FILE_KEYS, Config
 from gradaccord.train.problem import load_dataset, load_problem
 
 TESTS = Path(__file__).parent.parent
@@ -117,7 +117,7 @@ HERE = {
     "tasks.cut": "test_cut_and_limit", "tasks.dev_as_test": "test_dev_as_test",
     "tasks.label_noise": "test_label_noise", "tasks.data": "test_data_folder",
     "tasks.files": "test_own_files", "tasks.kind": "test_own_files", "tasks.labels": "test_own_files",
-    **dict.fromkeys((f"tasks.{key}" for key in TABLE_KEYS), "test_how_own_files_are_written"),
+    **dict.fromkeys((f"tasks.{key}" for key in FILE_KEYS), "test_how_own_files_are_written"),
     "tasks.limit": "test_cut_and_limit",
     "tasks.shared_head": "test_heads", "tasks.source": "test_heads",
     "train.evaluation_batch_size": "test_evaluation_batch_size",
@@ -217,6 +217,12 @@ def test_how_own_files_are_written(configured, tmp_path):
             read(**{key: value})
     with pytest.raises(ValueError, match="set `encoding`"):
         read(encoding="utf-8")
+    (tmp_path / "x.dat").write_bytes(b"the\tO\nriver\tI-LOC\n\n")
+    tags = {"kind": "tagging", "format": "conll", "train": str(tmp_path / "x.dat")}
+    with pytest.raises(ValueError, match="the option iob 'repair' reads it so"):
+        load_dataset("x", configured(tasks={"x": tags}).tasks["x"], None)
+    own = load_dataset("x", configured(tasks={"x": {**tags, "iob": "repair"}}).tasks["x"], None)
+    assert own.splits["train"][0].tags == ("O", "B-LOC")
 
 
 def test_cut_and_limit(content, configured):

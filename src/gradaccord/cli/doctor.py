@@ -21,7 +21,6 @@ _PACKAGES = {
     "scikit-learn": "metrics: pip install 'gradaccord[train]'",
     "seqeval": "named entities: pip install 'gradaccord[train]'",
     "rouge-score": "summaries: pip install 'gradaccord[train]'",
-    "pydantic": "configuration files: pip install 'gradaccord[train]'",
     "matplotlib": "figures: pip install 'gradaccord[report]'",
     "jinja2": "reports: pip install 'gradaccord[report]'",
     "babel": "the embedded `cldr` names: pip install 'gradaccord[demo]'",

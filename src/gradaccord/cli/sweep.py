@@ -18,7 +18,7 @@ def sweep(
     file: FileArgument,
     ranges: Annotated[
         list[str],
-        typer.Argument(metavar="KEY=RANGE", help="method.weight=0.01..1 or method.every=2,5,10."),
+        typer.Argument(metavar="KEY=RANGE", help="train.lr=1e-5..1e-3 or train.batch_size=8,16,32."),
     ],
     trials: Annotated[int, typer.Option(min=1, metavar="N", help="Settings to try in all.")] = 20,
     seeds: Annotated[int, typer.Option(min=1, metavar="N", help="Runs of each setting.")] = 1,
@@ -44,7 +44,7 @@ def sweep(
     Trials are scored on dev and kept on disk; the same command resumes. The best
     settings go to best.yaml, all trials to one HTML page. For example:
 
-    [bold]gradaccord sweep trio.yaml method.weight=0.01..1 method.every=2,5 --trials 9[/bold]
+    [bold]gradaccord sweep trio.yaml train.lr=1e-5..1e-3 train.batch_size=8,16 --trials 9[/bold]
     """
     from rich.console import Console
 

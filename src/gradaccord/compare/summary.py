@@ -187,8 +187,8 @@ def _reach(comparison: Comparison) -> str:
     low, high = f"{known[0]:.1f}", f"{known[-1]:.1f}"
     shown = f"{low} points" if low == high else f"{low} to {high} points, depending on the method,"
     return (
-        f"With {len(comparison.baseline.seeds)} seeds a true difference of {shown} is noticed four "
-        "times in five; smaller ones may go unnoticed."
+        f"With {len(comparison.baseline.seeds)} seeds a true difference of {shown} is detected four "
+        "times in five; smaller ones may be missed."
     )
 
 

@@ -41,7 +41,7 @@ class FewShotSettings(BaseModel):
     algorithm: str = Field(
         "maml",
         description=f"One of {', '.join(ALGORITHMS)}. maml differentiates through the inner steps; "
-        "fomaml leaves that out (a third of the time); reptile and dotprod need no queries.",
+        "fomaml leaves that out (about half of the time); reptile and dotprod need no queries.",
     )
     share: bool = Field(
         False,

@@ -72,7 +72,7 @@ def _check_task(name: str, task: TaskConfig) -> None:
     kind = task.kind or _kind_of_data(place, name, task)
     kinds = KINDS if kind is None else [kind]
     options = [field.name for k in kinds for field in fields(KINDS[k])]  # type: ignore[arg-type]
-    known = [*TaskConfig.model_fields, *dict.fromkeys(options)]
+    known = list(dict.fromkeys([*TaskConfig.model_fields, *options]))
     what = "a task" if kind is None else f"a {kind} task"
     for option in task.options:
         if option not in known:

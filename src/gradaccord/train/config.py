@@ -70,7 +70,7 @@ class ModelConfig(Named):
         return [part.strip() for one in listed for part in one.split(",") if part.strip()]
 
 
-TABLE_KEYS = ("format", "header", "separator", "quotes", "encoding")
+FILE_KEYS = ("format", "header", "separator", "quotes", "encoding", "iob")
 
 
 def with_files(task: Any) -> Any:
@@ -110,6 +110,9 @@ class TaskConfig(Section):
     )
     quotes: bool | None = Field(None, description="Own tables: quotes enclose cells. null: detected.")
     encoding: str = Field("utf-8", description="Own files: the encoding of their text.")
+    iob: Literal["strict", "repair"] = Field(
+        "strict", description="Own CoNLL files: repair reads an I- tag that continues nothing as B-."
+    )
     cut: Annotated[float, Field(gt=0, lt=1)] | dict[str, float] | None = Field(
         None,
         description="Share of the training split to hold out as dev, or the share of each new split: "
@@ -179,7 +182,7 @@ class TaskConfig(Section):
                 if getattr(self, name) is not None:
                     raise ValueError(f"`{name}` belong to own `files`; a known set brings its own")
         if self.files is None:
-            for name in TABLE_KEYS:
+            for name in FILE_KEYS:
                 if getattr(self, name) != type(self).model_fields[name].default:
                     raise ValueError(f"`{name}` is for own `files`: leave it out")
         if self.evaluate_only:
@@ -201,7 +204,7 @@ class TaskConfig(Section):
     @property
     def reading(self) -> dict[str, Any]:
         """How own files are read, as options of `gradaccord.data.read`."""
-        return {name: getattr(self, name) for name in ("columns", "labels", *TABLE_KEYS)}
+        return {name: getattr(self, name) for name in ("columns", "labels", *FILE_KEYS)}
 
 
 class MethodConfig(Named):

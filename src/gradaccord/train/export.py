@@ -176,7 +176,7 @@ Trained by gradaccord with the method {method}, seed {results.seed},
 |---|---|---|---|---|---|---|---|
 {table}
 
-Chance is a guess, majority always the same answer, both on the main metric of a task.
+Chance is a random guess, majority always the same prediction, both on the main metric of a task.
 The checkpoint was chosen on dev. Overlap between training and evaluation data:
 {overlaps}
 

@@ -59,6 +59,7 @@ class Predictor:
         self.written: Mapping[str, str] = chosen.pop("labels", None) or {}
         named = isinstance(columns, Mapping)
         self.columns: dict[str, Any] = dict(columns) if named else {}
+        self.iob = chosen.pop("iob", "strict")
         self.options = TableOptions(**chosen, names=() if named else tuple(columns))
         self.needed, self._optional = self.task.question_fields()
 
@@ -155,7 +156,7 @@ class Predictor:
             return read_all.split("test")
         rows, _ = table_of(file, shape, self.options, self._fits)
         with reading(file):
-            return list(self.reader(rows.names).each(rows, file, Wanted("test", "", iob="strict")))
+            return list(self.reader(rows.names).each(rows, file, Wanted("test", "", iob=self.iob)))
 
     def _fits(self, names: Sequence[str]) -> bool:
         return self.reader(names).fits(names)

@@ -33,7 +33,7 @@ def checked(
         previous = tags[place - 1] if place else "O"
         raise ValueError(
             f"{where(place)}: the tag {tags[place]!r} cannot follow {previous!r}: an entity begins "
-            f'with {repaired[place]}; iob="repair" reads it so.'
+            f"with {repaired[place]}; the option iob 'repair' reads it so."
         )
     wanted.note(REPAIRED, count)
     return repaired
