@@ -64,8 +64,8 @@ def recommend(found: Conflict) -> Recommendation:
 def _alone(task: OneTask) -> str:
     return (
         f"One task, {task.name}: there is no other task to conflict with. Two of its batches have a "
-        f"cosine of {task.batches.cosine:.2f} on average, {task.batches.apart:.0%} of the pairs below 0. "
-        "You can try the methods for one task, at their cost."
+        f"cosine of {task.batches.cosine:.2f} on average, {task.batches.apart:.0%} of the pairs below "
+        "0. You can try the methods for one task, at their cost."
     )
 
 
