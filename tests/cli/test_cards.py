@@ -227,3 +227,20 @@ def test_files_that_no_question_can_be_read_from_are_refused(encoder, tmp_path, 
 
 def test_an_image_is_asked_for_in_python(network, capsys):
     assert "Picture" in said(capsys, "predict", network, "--task", "image", "a.png")
+
+
+@pytest.mark.parametrize("ending", ["conll", "jsonl"])
+def test_a_labelled_file_is_read_as_the_training_files_were(encoder, tmp_path, ending):
+    """`iob: repair` goes for the files of `evaluate`, too."""
+    texts = {
+        "conll": "the\tO\nfox\tI-PER\n\n",
+        "jsonl": json.dumps({"words": ["the", "fox"], "tags": ["O", "I-PER"]}) + "\n",
+    }
+    (tmp_path / f"x.{ending}").write_text(texts[ending])
+    predictor = Predictor(encoder, "tagging")
+    predictor.columns = {}
+    with pytest.raises(ValueError, match="cannot follow"):
+        predictor.labelled(tmp_path / f"x.{ending}")
+    predictor.iob = "repair"
+    (example,) = predictor.labelled(tmp_path / f"x.{ending}")
+    assert example.tags[1].startswith("B-")

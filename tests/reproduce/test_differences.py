@@ -11,6 +11,7 @@ from scipy.stats import nct, t, ttest_rel
 from gradaccord.compare.statistics import holm
 from gradaccord.reproduce.differences import ALL, current_records, differences_of
 from gradaccord.reproduce.plan import plan
+from gradaccord.reproduce.verdict import status_of
 
 NOISE = {0: 0.0, 1: 1.0, 2: -0.5}
 SHIFT = {"plain": 0.0, "pcgrad": 4.0, "paired": 0.5}
@@ -101,3 +102,8 @@ def test_an_arm_that_never_reaches_the_score_is_not_tested_for_speed(trio, tmp_p
 
     assert tested(("plain", 1))[0].difference.count == 3
     assert not tested(("pcgrad", 1))
+    assert not [one for one in differences_of(design, []) if one.scope == ALL]  # a test of one variant
+    entry = trio.model_copy(update={"small": design})
+    found = status_of(entry, tmp_path)
+    assert found.verdict == "not testable here"
+    assert found.result.startswith("1 runs of pcgrad never reach the score of 'steps to 50'")

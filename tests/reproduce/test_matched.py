@@ -76,16 +76,19 @@ def test_the_table_has_the_average_the_probes_and_the_mean_of_texts(trio, runs):
     assert math.isnan(made_record(runs[0], 0.0).value("cosine"))
 
 
-def lagging(rate, steps, every=15):
-    """A run whose forgetting depends on its loss alone, logged with the running mean of the trainer."""
+def lagging(rate, steps, every=15, cost=1.0):
+    """A run whose forgetting depends on its loss alone, logged with the running mean of the trainer.
+
+    cost: of a batch, in batch gradients.
+    """
     curve, mean = [], 3.0
     for step in range(steps + 1):
         loss = 3.0 * math.exp(-rate * step)
         mean += 0.1 * (loss - mean)
-        if step % every == 0:
+        if step and step % every == 0:
             curve.append(
                 {
-                    "step": step, "gradients": step, "seconds": step,
+                    "step": step, "gradients": cost * step, "seconds": step,
                     "values": {"train_loss": mean, "masked_lm.unseen-fr": 5 - loss, "average": step},
                 }
             )  # fmt: skip
@@ -106,6 +109,19 @@ def test_runs_that_differ_in_speed_alone_are_equal_at_equal_loss(runs):
         patched.setattr(matched, "SMOOTHING", 1.0)  # as if nothing lagged
         assert apart() > 0.1
         assert abs(without) < 0.2 * apart()
+
+
+@pytest.mark.parametrize(("cost", "clusters"), [(2.0, 1), (1.0, 2)])
+def test_the_lag_is_counted_in_batches_of_each_task(runs, cost, clusters):
+    """A batch may cost more than a gradient, and a task may be trained as several clusters."""
+    plain, *_ = records(runs, lagging(0.02, 300), lagging(0.02, 300))
+    unit = cost * clusters
+    dearer, *_ = records(runs, *[lagging(0.02, 300, cost=unit)] * 2)
+    spent = dearer.cost.model_copy(update={"batches": 300 * clusters, "gradients": 300 * unit})
+    tasks = {"tasks": {"film": {"clusters": clusters}}}
+    dearer = dearer.model_copy(update={"cost": spent, "settings": tasks})
+    expected = [(unit * place, loss) for place, loss in matched._course(plain, LOSS)]
+    assert matched._course(dearer, LOSS) == [pytest.approx(each) for each in expected]
 
 
 def test_a_score_no_better_than_guessing_matches_nothing(runs):

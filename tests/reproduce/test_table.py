@@ -90,8 +90,8 @@ def test_of_a_single_arm_every_metric_and_the_errors_are_shown(trio, trio_record
 
 def test_an_entry_may_show_the_errors_of_every_arm(trio, trio_record):
     shown = [grid.title for grid in tables(trio.model_copy(update={"errors": True}), [trio_record])]
-    assert "plain: errors" in shown
-    assert "plain: errors" not in [grid.title for grid in tables(trio, [trio_record])]
+    assert "one, plain: errors" in shown
+    assert "one, plain: errors" not in [grid.title for grid in tables(trio, [trio_record])]
 
 
 def test_numbers_from_the_benchmarks_are_those_of_the_benchmarks():

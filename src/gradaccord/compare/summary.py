@@ -264,8 +264,11 @@ def _strongest(controls: Sequence[Spec], scores: Mapping[Spec, Scores]) -> Spec 
         spec: {seed: value for seed, value in scores[spec][AVERAGE].items() if math.isfinite(value)}
         for spec in controls
     }
-    known = [spec for spec in controls if finite[spec]]
-    if not known:
+    for least in (PAIRS, 1):
+        known = [spec for spec in controls if len(finite[spec]) >= least]
+        if known:
+            break
+    else:
         return next(iter(controls), None)
     common = set.intersection(*(set(finite[spec]) for spec in known))
     return max(

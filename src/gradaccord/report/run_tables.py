@@ -53,7 +53,7 @@ def leaderboard(data: ReportData) -> Table | None:
         "over seeds. Differences are in points, paired by seed, ± half of their 95 % interval; "
         f"{comparison.verdicts_by}. “control as good”: better than the baseline, but not "
         "clearly better than its own control; “control not tested”: its control has "
-        "too few runs. p values are under Differences. Train loss, task "
+        "too few runs, or differences without spread. p values are under Differences. Train loss, task "
         "cosine and distance from the start are those of the last evaluation; processor time, batch "
         "gradients and peak memory are relative to the baseline."
         + ("" if comparison.budget is None else f" {comparison.budget.sentence}"),

@@ -75,12 +75,18 @@ def differences_of(design: Design, records: Sequence[RunRecord]) -> list[Tested]
 
     p values are corrected by Holm for all of them together.
     """
-    scopes = [*design.variants, *([ALL] if len(design.variants) > 1 else [])]
+    scopes = [*design.variants, *([ALL] if has_mean(design) else [])]
     every = (test for scope in scopes for test in _of_scope(design, scope, records))
     made = [test for test in every if test.difference.count]
     family = corrected({i: test.difference for i, test in enumerate(made)})
     found = [replace(test, difference=family[i]) for i, test in enumerate(made)]
     return sorted(found, key=lambda test: (not test.primary, test.scope != ALL))
+
+
+def has_mean(design: Design) -> bool:
+    """Whether the mean over all variants is of interest: not where the primary test is of one."""
+    of_one = design.primary is not None and design.primary.variant is not None
+    return len(design.variants) > 1 and not of_one
 
 
 def primary_scope(design: Design) -> str:

@@ -27,20 +27,24 @@ NOTE = (
     "interpolated between evaluations. {caveat}Exploratory."
 )
 CAVEATS = {
-    TRAIN_LOSS: "The training loss is a running mean over steps, whose lag is taken out; that of a "
-    "trajectory method is of its inner steps, lower than at the outer weights, which are scored. ",
+    TRAIN_LOSS: "The training loss is a running mean over steps, whose lag is taken out, so that ends "
+    "are read a little earlier; that of a trajectory method is of its inner steps, lower than at the "
+    "outer weights, which are scored. ",
     AVERAGE: "Pairs that meet at a score no better than guessing are left out. ",
 }
 
 
 def at_equal(ours: RunRecord, theirs: RunRecord, metric: str, by: str) -> tuple[float, float] | None:
-    """Both values where `by` is the worse of the runs' last ones; None if one run never passed it."""
+    """Both values where `by` is the worse of the runs' last ones.
+
+    None if one run never passed it, and at a score that is no better than guessing.
+    """
     if not (ours.curve and theirs.curve):
         return None
     courses = _course(ours, by), _course(theirs, by)
-    ends = [course[-1][1] for course in courses]
-    if not all(map(math.isfinite, ends)):
+    if not all(courses):
         return None
+    ends = [course[-1][1] for course in courses]
     level = max(ends) if by == TRAIN_LOSS else min(ends)
     if by == AVERAGE and level <= ours.guess:
         return None
@@ -53,23 +57,34 @@ def at_equal(ours: RunRecord, theirs: RunRecord, metric: str, by: str) -> tuple[
 
 
 def _course(record: RunRecord, by: str) -> list[Place]:
-    """The score at every evaluation, or the training loss without the lag of its running mean.
+    """The score at every evaluation, or a training run's loss without the lag of its running mean.
 
     After n batches of a task the mean m is old m + (1 - old) L, where old = (1 - `SMOOTHING`)^n and L
     is a mean over the losses of these batches, which on average are `age` batches old.
     """
     found = [(point.gradients, point.value(by)) for point in record.curve]
-    if by != TRAIN_LOSS:
+    found = [(spent, value) for spent, value in found if math.isfinite(value)]
+    if by != TRAIN_LOSS or not found:
         return found
-    tasks, kept = max(len(record.trained), 1), 1 - SMOOTHING
-    lagging = [found[0]]
+    unit, kept = _gradients_for_a_batch_of_each(record), 1 - SMOOTHING
+    spent, mean = found[0]  # that mean began with the first loss
+    age = kept / SMOOTHING * (1 - kept ** max(spent / unit - 1, 0))
+    places = [(spent - age * unit, mean)]
     for (before, mean), (after, now) in pairwise(found):
-        batches = (after - before) / tasks
+        batches = (after - before) / unit
         old = kept**batches
         if old < 1:
             age = kept / SMOOTHING - batches * old / (1 - old)
-            lagging.append((after - age * tasks, (now - old * mean) / (1 - old)))
-    return lagging
+            places.append((after - age * unit, (now - old * mean) / (1 - old)))
+    return places
+
+
+def _gradients_for_a_batch_of_each(record: RunRecord) -> float:
+    """What one batch of every task costs; clusters are tasks, too."""
+    tasks = record.settings.get("tasks", {})
+    count = sum(tasks.get(task, {}).get("clusters") or 1 for task in record.trained)
+    each = record.cost.gradients / record.cost.batches if record.cost.batches else 1.0
+    return float(max(count, 1) * each)
 
 
 def _passed(course: Sequence[Place], level: float, sign: float) -> float:
@@ -88,11 +103,11 @@ def _passed(course: Sequence[Place], level: float, sign: float) -> float:
 
 
 def _value_at(curve: Sequence[Point], where: float, metric: str) -> float:
-    """The metric after so many batch gradients, interpolated between evaluations."""
+    """The metric after so many batch gradients, interpolated; NaN before the first evaluation."""
     from numpy import interp
 
     known = [point.gradients for point in curve]
-    return float(interp(where, known, [point.value(metric) for point in curve]))
+    return float(interp(where, known, [point.value(metric) for point in curve], left=math.nan))
 
 
 def difference_at_equal(

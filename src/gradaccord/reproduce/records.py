@@ -135,7 +135,8 @@ class RunRecord(Versioned):
 
     @property
     def guess(self) -> float:
-        """The average of guessing, at random or always the same; -inf where a task's is not known."""
+        """The average of guessing, at random or always the same, on the split that is compared; -inf
+        where a task's is not known."""
         best = [max(self.chance.get(task, {}).values(), default=-math.inf) for task in self.trained]
         return fmean(best) if best else -math.inf
 
@@ -162,7 +163,7 @@ class RunRecord(Versioned):
             return self.train_loss
         if self.curve and (level := STEPS_TO.fullmatch(metric)):
             found = steps_to(self.curve, float(level[1]))
-            return float(self.curve[-1].step) if self.is_bound(metric) else found
+            return float(self.curve[-1].step) if math.isnan(found) else found
         if metric in self.scores:
             return main_score(self.scores[metric], self.metrics[metric])
         measured = (self.curve[-1].values | self.probes) if self.curve else self.probes

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gradaccord.compare.comparison import AVERAGE, UNSEEN
 from gradaccord.compare.statistics import Mean, short_p
-from gradaccord.reproduce.differences import ALL, Tested, differences_of, number, seeds_of
+from gradaccord.reproduce.differences import ALL, Tested, differences_of, has_mean, number, seeds_of
 from gradaccord.reproduce.entry import MAIN, Design, Entry, Published, Size
 from gradaccord.reproduce.grid import NONE, Grid
 from gradaccord.reproduce.matched import matched_tables
@@ -58,7 +58,7 @@ def tables(entry: Entry, records: Sequence[RunRecord], size: Size = "small") -> 
                 found.append(_scores(entry, title, own))
                 found += [table for row in own if entry.errors for table in _errors(row)]
             found.append(_costs(own))
-    if len(design.variants) > 1 and len(design.arms) > 1:
+    if has_mean(design) and len(design.arms) > 1:
         found += _means(design, records)
     tests = differences_of(design, records)
     found += [tests_table(design, tests)] if tests else []
@@ -239,7 +239,8 @@ def _errors(row: Row) -> list[Grid]:
     if not lines:
         return []
     headings = ("", "examples, all seeds", "wrong", "of these in the next class")
-    return [Grid(f"{row.arm}: errors", headings, tuple(lines))]
+    where = f"{row.variant}, " if row.variant != MAIN else ""
+    return [Grid(f"{where}{row.arm}: errors", headings, tuple(lines))]
 
 
 def _near(errors: Errors) -> float:

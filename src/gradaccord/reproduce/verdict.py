@@ -99,6 +99,13 @@ def _decided(
             return (small, *_exploratory(design, records, tests))
         return small, "no test planned", "Measured; see the tables and figures."
     if primary is None:
+        arm, metric = design.primary.arm, design.primary.metric
+        late = sum(one.arm == arm and one.is_bound(metric) for one in records)
+        if late:
+            return small, "not testable here", (
+                f"{late} runs of {arm} never reach the score of {metric!r}, so that nothing is known "
+                "of how long they take."
+            )  # fmt: skip
         return small, "not run", "The primary test is not run yet."
     fits = unequal_fits(design, records, primary)
     asked = f"Tested: {design.primary.asks}. " if design.primary.asks else ""
@@ -113,13 +120,14 @@ def _decided(
         result = f"At this scale {'; '.join(weak)}, {what}. {result}"
     if weak and not learned:
         return small, "not testable here", result
-    if design.primary.metric in PROBES:
-        if primary.better and _trained_less(fits, primary):
+    if _trained_less(fits, primary):
+        if design.primary.metric in PROBES:
             return _decided_at_equal_loss(design, records, tests, primary, result)
-    elif not primary.better and _trained_less(fits, primary):
-        return small, "not testable here", (
-            f"{result} {primary.arm} has learned its training data less, which alone can explain it."
-        )  # fmt: skip
+        if not primary.better:
+            return small, "not testable here", (
+                f"{result} {primary.arm} has learned its training data less, which alone can explain "
+                "it."
+            )  # fmt: skip
     if primary.better:
         whole = primary.gain >= design.primary.smallest_effect and not _lost(tests, primary)
         return "reproduced", "holds" if whole else "holds in part", result
@@ -145,7 +153,7 @@ def _decided_at_equal_loss(
     primary: Tested,
     result: str,
 ) -> tuple[Word, Verdict, str]:
-    """Less training also forgets less: such a gain counts if it is there at equal loss, too."""
+    """Less training also forgets less: what counts is the difference at equal loss and score."""
     scope = next(iter(design.variants)) if primary.scope == ALL else primary.scope
     pairs = records, primary.arm, primary.against, primary.metric
     found = {
@@ -154,7 +162,8 @@ def _decided_at_equal_loss(
     }
     if not all(own.count for own in found.values()):
         return "measured at small scale", "not testable here", (
-            f"{result} {primary.arm} has trained less, and {primary.against} was never where it ends."
+            f"{result} {primary.arm} has trained less, and no pair of runs meets at an equal loss, or "
+            "at an equal score above guessing."
         )  # fmt: skip
     for matched, own in found.items():
         result = f"{result} At equal {matched}: {own.with_interval} ({own.count} pairs)."
@@ -164,12 +173,13 @@ def _decided_at_equal_loss(
         seeds = min(own.count for own in found.values())
         whole = min(gains) >= least and seeds == design.seeds and not _lost(tests, primary)
         return "reproduced", "holds" if whole else "holds in part", result
-    result = f"{result} So the difference at the end can be that of training less."
     least = design.primary.smallest_effect if design.primary else 0.0
     halves = [own.half_interval for own in found.values()]
     if all(gain + half < least for gain, half in zip(gains, halves, strict=True)):
-        return "not reproduced", "does not hold here", result
-    return "measured at small scale", "not testable here", result
+        return "not reproduced", "does not hold here", f"{result} Both exclude an effect of {least:g}."
+    return "measured at small scale", "not testable here", (
+        f"{result} So the difference at the end can be that of training less."
+    )  # fmt: skip
 
 
 def _lost(tests: Sequence[Tested], primary: Tested) -> bool:

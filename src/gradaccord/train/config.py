@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from gradaccord.data.dataset import ORDER
+from gradaccord.data.files.layouts import Iob
 from gradaccord.methods.registry import BASELINE, SINGLE_TASK, canonical_method
 from gradaccord.runs.config_sections import Count, Named, Positive, Section, Share
 
@@ -110,8 +111,8 @@ class TaskConfig(Section):
     )
     quotes: bool | None = Field(None, description="Own tables: quotes enclose cells. null: detected.")
     encoding: str = Field("utf-8", description="Own files: the encoding of their text.")
-    iob: Literal["strict", "repair"] = Field(
-        "strict", description="Own CoNLL files: repair reads an I- tag that continues nothing as B-."
+    iob: Iob = Field(
+        "strict", description="Own files with tags: repair reads an I- that continues nothing as B-."
     )
     cut: Annotated[float, Field(gt=0, lt=1)] | dict[str, float] | None = Field(
         None,

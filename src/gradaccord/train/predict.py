@@ -152,6 +152,7 @@ class Predictor:
                 self.task.label_names,
                 encoding=self.options.encoding,
                 format=format,
+                iob=self.iob,
             )
             return read_all.split("test")
         rows, _ = table_of(file, shape, self.options, self._fits)

@@ -11,7 +11,8 @@ METHOD, PLAIN, CONTROL = "Sequential Reptile", "MTL", "Sequential, η = 1"
 
 def answer(records: Sequence[RunRecord]) -> tuple[bool, bool, str]:
     """Whether the method escapes where plain training is trapped at their own rates, whether it does
-    so at most of the equal rates at which plain training is trapped; and both in sentences.
+    so at most of the equal rates at which plain training is trapped, without being trapped at more;
+    and both in sentences.
 
     Shares are means over the records (starts).
     """
@@ -30,7 +31,9 @@ def answer(records: Sequence[RunRecord]) -> tuple[bool, bool, str]:
         + (f" ({', '.join(found)})" if found else "")
         for other, found in ahead.items()
     )
-    return escapes, len(ahead[PLAIN]) > len(trapping[PLAIN]) / 2, (
+    caught = [rate for rate in rates if shares[f"{METHOD} @ {rate}"] > 0]
+    mostly = len(ahead[PLAIN]) > len(trapping[PLAIN]) / 2 and len(caught) <= len(trapping[PLAIN])
+    return escapes, mostly, (
         f"Runs that end trapped, in %, each method at its own rate (not the same): {listed}. "
         f"At equal rates {METHOD} is trapped less often {equal}."
     )  # fmt: skip

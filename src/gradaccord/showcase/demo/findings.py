@@ -46,7 +46,7 @@ def _seen_languages(names: Names) -> str:
     compared = [
         f"{_short(own)} is {_points(own.vs_control)}, against its control"
         for own in methods
-        if own.vs_control is not None and own.control != baseline.method
+        if own.vs_control is not None and own.vs_control.count and own.control != baseline.method
     ]
     return "; ".join([found, *compared, *_more_steps(others)]) + "."
 
