@@ -47,7 +47,13 @@ def primary_tests(entries: Mapping[str, Entry], results: Path) -> Drawn | None:
         axes.axvline(1, color=COLOURS[1], lw=0.8, ls="--")
         axes.set_yticks(range(len(rows)), [label for label, *_ in rows], fontsize=8)
         axes.set_ylim(len(rows) - 0.5, -0.5)
-        axes.set_xlabel("gain, in units of the smallest effect worth having (dashed)", fontsize=8)
+        axes.set_xscale("symlog", linthresh=2, linscale=1.5)
+        ticks = (-30, -10, -3, -1, 0, 1, 3, 10, 30)
+        axes.set_xticks(ticks, [f"{tick}" for tick in ticks], fontsize=8)
+        axes.grid(axis="x", color="0.9", lw=0.6)
+        axes.set_axisbelow(True)
+        label = "gain, in units of the smallest effect worth having (dashed); logarithmic beyond 2"
+        axes.set_xlabel(label, fontsize=8)
         return figure
 
     caption = (

@@ -235,7 +235,9 @@ def _errors(row: Row) -> list[Grid]:
         wrong, near = sum(one.wrong for one in own), sum(map(_near, own))
         examples = sum(one.examples for one in own)
         near_text = f"{100 * near / wrong:.1f} %" if wrong and math.isfinite(near) else NONE
-        lines.append((task, f"{examples}", f"{100 * wrong / max(examples, 1):.1f} %", near_text))
+        numbers = own[0].histogram is not None  # of which hardly one is exactly right
+        share = NONE if numbers else f"{100 * wrong / max(examples, 1):.1f} %"
+        lines.append((task, f"{examples}", share, near_text))
     if not lines:
         return []
     headings = ("", "examples, all seeds", "wrong", "of these in the next class")
