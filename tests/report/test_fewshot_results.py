@@ -48,6 +48,11 @@ def test_records_become_a_table_and_curves(tmp_path):
     assert is_current(page, folder)
     record.model_copy(update={"name": "two", "core_hours": None}).save(folder)
     assert not is_current(page, folder)
+    slower = record.settings.changed(inner_lr=0.0002)
+    record.model_copy(update={"name": "three", "settings": slower}).save(folder)
+    write_results(page, folder)
+    assert "| reptile, inner rate 0.0002 |" in page.read_text()  # not another seed of the same runs
+    assert "| reptile, inner rate 0.001 |" in page.read_text()
     write_results(page, folder)
     assert "| 4 | 50,000 | not recorded (training took 2.00 h) |" in page.read_text()
     page.write_text("no marks")

@@ -39,14 +39,15 @@ def results_table(records: Sequence[FewShotRecord]) -> str:
         "| core-hours |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
-    for record in records:
+    names = names_of(records)
+    for record, name in zip(records, names, strict=True):
         s = record.settings
         for test in record.tests:
             key = (s.label, s.data, s.ways, test.shots, test.transductive)
             published = f"{PUBLISHED[key]:g}" if key in PUBLISHED else ""
             unfinished = "" if record.finished else " (unfinished)"
             lines.append(
-                f"| {markdown(s.label)} | {markdown(s.data)} | {s.ways}, {test.shots} "
+                f"| {markdown(name)} | {markdown(s.data)} | {s.ways}, {test.shots} "
                 f"| {'yes' if test.transductive else 'no'} | {test.accuracy:.2f} ± {test.interval:.2f} "
                 f"| {published} | {record.seed} "
                 f"| {record.iterations:,}{unfinished} | {_core_hours(record)} |"
@@ -63,13 +64,24 @@ def write_results(page: Path, folder: Path) -> list[Path]:
     written = [page]
     for name, group in _groups(records).items():
         curves: dict[str, list[list[tuple[int, float, float]]]] = {}
-        for record in group:
-            curves.setdefault(record.settings.label, []).append(record.curve)
+        for record, label in zip(group, names_of(group), strict=True):
+            curves.setdefault(label, []).append(record.curve)
         s = group[0].settings
         title = f"{s.data}, {s.ways} ways, {s.shots} shot{'s' if s.shots > 1 else ''}"
         figure = validation_figure(curves, title, chance=100 / s.ways)
         written.append(write(figure, page.parent / "figures" / f"{name}.png"))
     return written
+
+
+def names_of(records: Sequence[FewShotRecord]) -> list[str]:
+    """The learner of each record, with its inner rate where records of a learner differ in it."""
+    rates: dict[str, set[float]] = {}
+    for record in records:
+        rates.setdefault(record.settings.label, set()).add(record.settings.inner_lr)
+    return [
+        f"{s.label}, inner rate {s.inner_lr:g}" if len(rates[s.label]) > 1 else s.label
+        for s in (record.settings for record in records)
+    ]
 
 
 def _core_hours(record: FewShotRecord) -> str:
