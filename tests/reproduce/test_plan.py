@@ -1,5 +1,7 @@
 """Which runs an entry asks for, and which are missing."""
 
+import math
+
 import pytest
 from reproduce_toy import made_record
 
@@ -27,6 +29,13 @@ def test_a_record_of_other_settings_is_out_of_date_and_run_again_elsewhere(trio,
     assert changed.path(tmp_path) == first.path(tmp_path)
     assert changed in missing([changed], tmp_path)
     assert changed.folder(tmp_path) != first.folder(tmp_path)
+
+
+def test_an_infinite_setting_is_current_after_it_was_written(trio, tmp_path):
+    """JSON has no infinity: the record holds null."""
+    first, *_ = plan(trio, seeds=1, replace={"method": {"name": "dotprod", "max_ratio": math.inf}})
+    made_record(first, 50.0).save(first.path(tmp_path).parent)
+    assert first not in missing([first], tmp_path)
 
 
 def test_absent_files_are_named_with_their_publisher(tmp_path):

@@ -1,5 +1,7 @@
 """A configuration is read from a file and written to one; overrides have their own mistakes."""
 
+import math
+
 import pytest
 
 from gradaccord.runs.config_files import ConfigError, write_config
@@ -14,7 +16,9 @@ def file(tmp_path):
 
 
 def test_what_is_written_is_read_back_equal(file, tmp_path):
-    config = read_config(file, ["regularize=[{name: smart, weight: 0.5}]"])
+    changes = ["regularize=[{name: smart, weight: 0.5}]", "method={name: dotprod, max_ratio: .inf}"]
+    config = read_config(file, changes)
+    assert config.method.options == {"max_ratio": math.inf}
     write_config(config, tmp_path / "again.yaml")
     assert read_config(tmp_path / "again.yaml") == config
 

@@ -60,8 +60,9 @@ class Planned:
 
 
 def is_current(record: RunRecord, settings: Mapping[str, Any]) -> bool:
-    """Whether a record was made with these settings."""
-    return record.settings == dict(json.loads(json.dumps(settings)))
+    """Whether a record was made with these settings; in a record infinity is null."""
+    plain = json.loads(json.dumps(settings), parse_constant=lambda _: None)
+    return record.settings == dict(plain)
 
 
 def plan(

@@ -12,9 +12,9 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Section(BaseModel):
-    """A section of a configuration; unknown keys are mistakes."""
+    """A section of a configuration; unknown keys are mistakes. Infinite options stay infinite."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="constants")
 
 
 class FromName(BaseModel):
@@ -29,7 +29,7 @@ class FromName(BaseModel):
 class Named(FromName):
     """A name with options; without options it may be a plain string."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    model_config = ConfigDict(extra="allow", frozen=True, ser_json_inf_nan="constants")
     name: str
 
     @property
