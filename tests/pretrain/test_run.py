@@ -23,7 +23,9 @@ from gradaccord.runs.exceptions import Interrupted
 def test_held_out_losses_fall_below_those_of_token_frequencies(learned):
     folder, results = learned
     for language, loss in results.last.held_out.items():
-        assert loss < results.unigrams[language] - 0.05, language
+        assert loss < results.unigrams[language], language
+    gains = [results.unigrams[language] - loss for language, loss in results.last.held_out.items()]
+    assert sum(gains) / len(gains) > 0.1  # about 0.3; the tokenizer's threads make it vary
     means = [found.mean for found in results.evaluations]
     assert means == sorted(means, reverse=True)
     assert [found.step for found in results.evaluations] == [100, 200, 300]

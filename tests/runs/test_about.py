@@ -24,7 +24,7 @@ def test_what_is_there_is_read_and_another_shape_is_refused(tmp_path):
     for content in ([], None, 7, {"command": 7}, {"versions": []}, {"git": {}}):
         write_json(tmp_path / ABOUT, content)
         with pytest.raises(
-            ValueError, match=r"about.json is damaged \(.*\): run the command"
+            ValueError, match=r"about.json is damaged \(.*\): repeat the command"
         ) as raised:
             read_about(tmp_path)
         assert "\n" not in str(raised.value)

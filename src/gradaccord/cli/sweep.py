@@ -44,7 +44,7 @@ def sweep(
     Trials are scored on dev and kept on disk; the same command resumes. The best
     settings go to best.yaml, all trials to one HTML page. For example:
 
-    [bold]gradaccord sweep trio.yaml train.lr=1e-5..1e-3 train.batch_size=8,16 --trials 9[/bold]
+    [bold]gradaccord sweep trio.yaml train.lr=1e-5..1e-3 train.epochs=1,2 --trials 9[/bold]
     """
     from rich.console import Console
 

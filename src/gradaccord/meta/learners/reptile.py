@@ -134,9 +134,8 @@ class Reptile(MetaLearner):
             sums = torch._foreach_add(sums, other.squares)
         if self.group is not None:
             sum_over_processes([tasks, *sums], self.group)
-        # not copied into the old tensors, whose memory may be laid out otherwise than inner steps need
-        for name, total in zip(self.adapted, sums, strict=True):
-            self.squares.add(name, total / float(tasks))
+        for buffer, total in zip(self.squares.buffers(), sums, strict=True):
+            buffer.copy_(total / float(tasks))  # in its own layout: a resumed run saves the same bytes
         self.inner_count.fill_(moments[0].count)
 
     def _on_batch(self, params: Params, batch: Labelled) -> Weights:
